@@ -1,0 +1,71 @@
+"""Records as lines of an answer: `#id text (why) → basis`, untrusted text quoted and marked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentmem.context.budget import Line
+from agentmem.context.escape import prompt_inline, quoted
+from agentmem.types import UNTRUSTED, moment
+
+# Characters of a text that are looked at at all: more cannot be shown, and escaping is not free.
+_SHOWN_CHARS: Final = 4000
+
+
+def inline(text: str | None, origin: str = "agent") -> str:
+    """A record's text as part of one line: escaped, and quoted where it is untrusted."""
+    if not text:
+        return ""
+    part = text[:_SHOWN_CHARS]
+    return quoted(part, origin) if origin in UNTRUSTED else prompt_inline(part)
+
+
+def record(
+    found: int,
+    title: str | None,
+    *,
+    origin: str = "agent",
+    before: str = "",
+    why: str | None = None,
+    basis: str | None = None,
+    after: str = "",
+    limit: int = 60,
+) -> Line:
+    """One record as a line.
+
+    Args:
+        found: Its id.
+        title: Its text.
+        origin: Of the text, the reason and the basis.
+        before: A word before the text, of ours.
+        why: The reason, in brackets.
+        basis: What it rests on, after an arrow.
+        after: A remark of ours at the end.
+        limit: Tokens of the line while others wait.
+    """
+    text = inline(title, origin)
+    head = f"#{found} {before} {text}" if before else f"#{found} {text}"
+    short = head
+    if why:
+        head += f" ({inline(why, origin)})"
+    if basis:
+        head += f" → {inline(basis, origin)}"
+    if after:
+        head += f" {after}"
+        short += f" {after}"
+    return Line(head, short if short != head else None, f"get({found})", limit)
+
+
+def day(at: int) -> str:
+    """The UTC date of a time."""
+    return f"{moment(at):%Y-%m-%d}"
+
+
+def minute(at: int) -> str:
+    """The UTC date and time of a time, to the minute."""
+    return f"{moment(at):%Y-%m-%d %H:%M}"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,97 @@
+"""How many tokens a text costs, from above, without a vocabulary."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["Counter", "count_tokens", "cut"]
+
+Counter = Callable[[str], int]
+"""Tokens of a text. Budgets hold by any; they are used well by one that is subadditive and monotone."""
+
+
+def count_tokens(text: str) -> int:
+    """Tokens of `text`, provisional until the calibrated tables are in."""
+    return (len(text.encode("utf-8", "surrogatepass")) + 1) // 2
+
+
+# How far back a cut looks for the border of a word, in characters.
+_WORD_CHARS: Final = 24
+# How many characters a cut steps back at most so as not to part a letter from its marks.
+_MARK_CHARS: Final = 64
+
+
+def _ellipsis(kept: str) -> str:
+    return "…"
+
+
+def cut(text: str, limit: int, counter: Counter = count_tokens, *, ending: Callable[[str], str] = _ellipsis) -> str:
+    """The longest beginning of `text` that costs at most `limit` tokens with its ending.
+
+    A text that fits is returned as it is. Otherwise the cut is made between lines or words where one of these is near,
+    and never between a letter and its marks or within an emoji sequence.
+
+    Args:
+        text: What to shorten.
+        limit: Tokens, by `counter`.
+        counter: Tokens of a text, monotone in its beginnings.
+        ending: What comes after the part that was kept, given that part.
+
+    Returns:
+        The shortened text, or an empty one if not even the ending fits.
+    """
+    # Not counted whole where its beginning is too long already: the text may be much longer than the limit.
+    high = max(limit, 1) * 8
+    while high < len(text) and counter(text[:high]) <= limit:
+        high *= 2
+    if high >= len(text) and counter(text) <= limit:
+        return text
+    low, high = 0, min(high, len(text))
+    while low < high:
+        middle = (low + high + 1) // 2
+        kept = text[:middle]
+        low, high = (middle, high) if counter(kept + ending(kept)) <= limit else (low, middle - 1)
+    size = _border(text, low)
+    while size > 0:
+        kept = text[:size].rstrip()
+        shortened = kept + ending(kept)
+        if kept and counter(shortened) <= limit:
+            return shortened
+        size = _whole_letter(text, size * 7 // 8)
+    only = ending("")
+    return only if counter(only) <= limit else ""
+
+
+def _border(text: str, size: int) -> int:
+    """The end of the last line or word at or a little before `size`, else of the last letter."""
+    if size >= len(text) or text[size].isspace():
+        return size
+    start = max(size - _WORD_CHARS, size // 2)
+    for place in range(size, start, -1):
+        if text[place - 1].isspace():
+            return place
+    return _whole_letter(text, size)
+
+
+def _whole_letter(text: str, size: int) -> int:
+    """`size`, or the nearest place before it that parts no letter from its marks and no emoji sequence."""
+    stop = max(0, size - _MARK_CHARS)
+    place = size
+    while stop < place < len(text) and _clings(text[place - 1], text[place]):
+        place -= 1
+    return place if place > stop else size
+
+
+def _clings(before: str, after: str) -> bool:
+    if after.isascii():
+        return False
+    return (
+        before == "\u200d"
+        or after == "\u200d"
+        or unicodedata.category(after) in ("Mn", "Mc", "Me")
+        or "\U0001f3fb" <= after <= "\U0001f3ff"
+        or ("\U0001f1e6" <= after <= "\U0001f1ff" and "\U0001f1e6" <= before <= "\U0001f1ff")
+        or "\U000e0020" <= after <= "\U000e007f"
+    )

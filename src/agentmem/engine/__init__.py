@@ -1,0 +1,1 @@
+"""The encrypted file: keys, connections, transactions, schema, snapshots."""

@@ -1,0 +1,361 @@
+"""The encrypted file as the rest of the library sees it: write and read transactions on it, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from threading import get_ident
+from typing import Literal
+
+import apsw
+import attrs
+
+from agentmem.engine.connection import (
+    Opening,
+    SqlFunction,
+    cipher_check,
+    connect,
+    encrypted_check,
+    first_page,
+    plain_check,
+    raw_key_of,
+    translated,
+)
+from agentmem.engine.files import file_system_check, size_of
+from agentmem.engine.forks import GATE, spoilt_error
+from agentmem.engine.keys import SALT_BYTES, Key, KeySource, ResolvedKey, resolve_key, stretch
+from agentmem.engine.pool import Pool, closed
+from agentmem.engine.schema import Migration, create_file, migrate, schema_check
+from agentmem.engine.snapshot import backup_to, second_opinion
+from agentmem.engine.transactions import ReadBlock, WriteBlock, opened_for_reading
+from agentmem.errors import (
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    IoFailed,
+    NotAStore,
+    ReadOnly,
+    StoreExists,
+    StoreMissing,
+)
+
+__all__ = ["Database", "Migration", "SqlFunction"]
+
+
+class Database:
+    """One open file. Safe with threads, with other processes, and after a fork."""
+
+    def __init__(self, pool: Pool, found: ResolvedKey | None) -> None:
+        """Use `open`."""
+        self.path: Path = pool.opening.path
+        self.read_only: bool = pool.opening.read_only
+        self.snapshot: bool = pool.opening.immutable
+        self._pool = pool
+        self._found = found
+        # Also at the end of the interpreter, so that the WAL is written back without a `with` or a close.
+        self._finalizer = weakref.finalize(self, Pool.close, pool, wait=False)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        schema: Sequence[Migration],
+        functions: Sequence[SqlFunction] = (),
+        key: Key | None = None,
+        create: bool = True,
+        must_create: bool = False,
+        read_only: bool = False,
+        encrypted: bool = True,
+        durability: Literal["full", "normal"] = "full",
+        busy_timeout: float = 10.0,
+        on_create: Callable[[apsw.Connection], None] | None = None,
+    ) -> Database:
+        """Open a file, made first where it is missing.
+
+        Args:
+            path: The file. Symbolic links are followed.
+            schema: All migrations, numbered from 1. An older file is brought up to the last.
+            functions: Python functions for SQL, registered on every connection.
+            key: The key; without it the places of `agentmem.engine.keys` are asked.
+            create: Make the file where it is missing.
+            must_create: The file must be missing.
+            read_only: Take no write lock and change nothing.
+            encrypted: False opens and makes plain files, and no others.
+            durability: `full` syncs each commit; `normal` may lose the last ones to a power cut, never to a crash.
+            busy_timeout: Seconds to wait for other writers.
+            on_create: Runs inside the transaction that makes the file, after the migrations.
+
+        Raises:
+            CipherMissing: `apsw` has no encryption in it.
+            NetworkFileSystem: The file lies where its locks can't be trusted.
+            StoreMissing, StoreExists: The file, or its directory, is or is not there.
+            NotAStore: The file is empty, another program's, or not encrypted (or encrypted) as asked.
+            KeyMissing, WrongKey: No key, or not the file's. No byte was changed.
+            NewerFile: A later version wrote it. No byte was changed.
+            ReadOnly: It can't be opened the way it was asked for.
+            Busy: Another process held the write lock.
+        """
+        migrations = schema_check(schema)
+        _options_check(durability, busy_timeout)
+        if key is not None and not encrypted:
+            raise InvalidInput("A key was given together with encrypted=False", next="Leave one of them out.")
+        cipher_check()
+        real = _real_path(path)
+        file_system_check(real)
+        existing = _existing_check(real, create=create and not read_only, must_create=must_create)
+        if existing and encrypted:
+            encrypted_check(real, first_page(real))
+        found = resolve_key(key, existing=existing, path=real) if encrypted else None
+        opening = Opening(
+            path=real,
+            key=None,
+            read_only=read_only,
+            immutable=False,
+            durability=durability,
+            busy_timeout=busy_timeout,
+            functions=tuple(functions),
+            version=len(migrations),
+        )
+        GATE.check(real)
+        with GATE.opening:
+            if not existing:
+                raw = stretch(found.material, os.urandom(SALT_BYTES)) if found is not None else None
+                won = create_file(attrs.evolve(opening, key=raw), migrations, on_create)
+                if must_create and not won:
+                    raise _exists(real)
+            opening, connection = _first_connection(opening, found)
+            pool = Pool(
+                opening,
+                connection,
+                None if found is None else lambda: resolve_key(key, existing=True, path=real).material,
+            )
+        _migrated(pool, connection, migrations)
+        return cls(pool, found)
+
+    @property
+    def key_source(self) -> KeySource | None:
+        """Where the key was found; None for a plain file."""
+        return None if self._found is None else self._found.source
+
+    @property
+    def key_path(self) -> Path | None:
+        """The key file, where the key came from one."""
+        return None if self._found is None else self._found.path
+
+    @property
+    def key_made(self) -> bool:
+        """Whether this opening made the default key file."""
+        return self._found is not None and self._found.made
+
+    def __enter__(self) -> Database:
+        """Return itself; leaving the block closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def write(self) -> AbstractContextManager[apsw.Connection]:
+        """A write transaction on the one writer: committed at the end of the block, rolled back by an exception.
+
+        Nested, it is a savepoint of the outer one: an exception that is caught between the two undoes the inner alone.
+        Errors of SQLite about the file become ours, in the block too; all others pass as they are.
+
+        Raises:
+            Busy: Another thread or process held the write lock for longer than the busy timeout.
+            ReadOnly: The file was opened for reading.
+            NewerFile: Another process brought the file to a later schema. Nothing was written.
+            KeyChanged: Another process gave it a new key, and ours can't be had again.
+        """
+        return WriteBlock(self._ready(), self)
+
+    def read(self) -> AbstractContextManager[apsw.Connection]:
+        """A read transaction: one state of the file from the beginning of the block to its end.
+
+        Nested ones share it. Inside this thread's own `write()` it is the writer, so that own writes are seen.
+        """
+        return ReadBlock(self._ready(), self)
+
+    def in_write(self) -> bool:
+        """Whether this thread is inside its own `write()`."""
+        return self._pool.owner == get_ident()
+
+    def data_version(self) -> int:
+        """A number that changes with every commit to the file, by another process or by this one.
+
+        Only compared for equality, only within this process, and not across a fork.
+        """
+        try:
+            return self._ready().data_version()
+        except apsw.Error as error:
+            raise translated(error, self.path) or error from error
+
+    def wal_bytes(self) -> int:
+        """The size of the write-ahead log, by `stat`."""
+        return size_of(self.path.with_name(self.path.name + "-wal"))
+
+    def checkpoint(self, *, wait: float = 0.0) -> bool:
+        """Write the WAL back into the file and cut it to nothing.
+
+        Args:
+            wait: Seconds to wait for readers and writers of other processes.
+
+        Returns:
+            True if the WAL is empty now; False where a reader still needs it.
+        """
+        pool = self._ready()
+        if self.read_only:
+            raise opened_for_reading(self.path)
+        if pool.owner == get_ident():
+            raise Conflict("A checkpoint cannot run inside a write transaction", next="Run it after the block.")
+        pool.lock_take()
+        try:
+            return pool.checkpoint(wait)
+        except apsw.Error as error:
+            raise translated(error, self.path) or error from error
+        finally:
+            pool.lock.release()
+
+    def snapshot_to(self, target: str | os.PathLike[str], *, key: Key | None = None) -> None:
+        """Copy the committed state into a new, durable file, whole or not at all.
+
+        Args:
+            target: The new file.
+            key: The copy's key, the same as this file's by default.
+
+        Raises:
+            StoreExists: There is something at `target`.
+            InvalidInput: A key for the copy of a plain file.
+        """
+        pool = self._ready()
+        material = None
+        if key is not None:
+            if pool.opening.key is None:
+                raise InvalidInput("The copy of a plain store is plain", next="Leave the key out.")
+            material = resolve_key(key, existing=True, path=self.path).material
+        backup_to(pool, Path(os.path.realpath(target)), material)
+
+    def independent_check(self) -> list[str]:
+        """Have stock SQLCipher, another build, check a snapshot: the HMAC of every page, then the structure.
+
+        Returns:
+            What is wrong, one sentence each; nothing for a sound file.
+        """
+        return second_opinion(self._ready())
+
+    def close(self) -> None:
+        """Close the file. Done twice it is done once. Readers of other threads close as they finish."""
+        self._pool.close()
+
+    def _ready(self) -> Pool:
+        pool = self._pool
+        if pool.pid != os.getpid():
+            raise Conflict(
+                "The process was forked in a way Python does not know of", next="Open the store again in this process."
+            )
+        if pool.spoilt:
+            raise spoilt_error(self.path)
+        if pool.closed:
+            raise closed(pool.opening)
+        return pool
+
+
+def _migrated(pool: Pool, connection: apsw.Connection, migrations: tuple[Migration, ...]) -> None:
+    """Bring the file to the current schema. Where that fails, close it without writing its WAL back."""
+    pool.lock_take()
+    try:
+        pool.committing = True
+        migrate(connection, pool.opening, migrations)
+    except BaseException as error:
+        pool.discard()
+        typed = translated(error, pool.opening.path)
+        if typed is None:
+            raise
+        raise typed from error
+    finally:
+        pool.committing = False
+        pool.lock.release()
+
+
+def _options_check(durability: str, busy_timeout: float) -> None:
+    if durability not in {"full", "normal"}:
+        raise InvalidInput(f"durability is {durability!r}; it is full or normal")
+    if not 0 <= busy_timeout <= 86_400:
+        raise InvalidInput(f"busy_timeout is {busy_timeout}; it is between 0 and 86,400 seconds")
+
+
+def _real_path(path: str | os.PathLike[str]) -> Path:
+    """The absolute path without symbolic links; SQLite takes it as UTF-8."""
+    try:
+        real = os.path.realpath(os.fspath(path))
+        real.encode()
+    except ValueError as error:
+        raise InvalidInput(f"{path!r} cannot be the path of a store", why="It holds a NUL or is no Unicode") from error
+    return Path(real)
+
+
+def _exists(path: Path) -> StoreExists:
+    return StoreExists(f"There is already a file at {path}", next="Open it instead, or choose another path.")
+
+
+def _existing_check(path: Path, *, create: bool, must_create: bool) -> bool:
+    """Whether a regular file is there, and whether that is as it should be."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        if path.parent.is_dir() and create:
+            return False
+        if path.parent.is_dir():
+            raise StoreMissing(f"There is no file at {path}", next="Correct the path, or let it be made.") from None
+        raise StoreMissing(
+            f"The directory {path.parent} does not exist", next="Make it first, or correct the path."
+        ) from None
+    except OSError as error:
+        raise IoFailed(f"{path} cannot be looked at", why=error.strerror or "") from error
+    if must_create:
+        raise _exists(path)
+    if not path.is_file():
+        raise NotAStore(f"{path} is not a regular file", next="Choose another path.")
+    if status.st_size == 0:
+        raise NotAStore(
+            f"{path} is empty",
+            why="A store is never empty: the file was cut, or made by something else",
+            next="Restore it from a backup, or choose another path.",
+        )
+    return True
+
+
+def _first_connection(opening: Opening, found: ResolvedKey | None) -> tuple[Opening, apsw.Connection]:
+    """Prove header and key without SQL, then open; read-only where nothing can be written, as a snapshot."""
+    if found is None:
+        plain_check(opening.path)
+    else:
+        opening = attrs.evolve(opening, key=raw_key_of(opening.path, found.material))
+    if not opening.read_only:
+        return opening, connect(opening, "writer")
+    return _reading_connection(opening)
+
+
+def _reading_connection(opening: Opening) -> tuple[Opening, apsw.Connection]:
+    """A reader. In a directory where SQLite can't make its shared memory, a snapshot, if the WAL holds nothing."""
+    frozen = attrs.evolve(opening, immutable=True)
+    if os.access(opening.path.parent, os.W_OK):
+        return opening, connect(opening, "reader")
+    wal = opening.path.with_name(opening.path.name + "-wal")
+    if opening.path.with_name(opening.path.name + "-shm").exists():
+        try:
+            return opening, connect(opening, "reader")
+        except (IoFailed, ReadOnly, Corrupt):
+            if size_of(wal):
+                raise
+    if size_of(wal):
+        raise ReadOnly(
+            f"{opening.path} cannot be read here: changes wait in its write-ahead log",
+            why="Its directory can't be written to, and reading them needs a shared-memory file beside it",
+            next="Open it once where its directory can be written to, which writes the changes back.",
+        )
+    return frozen, connect(frozen, "reader")

@@ -1,0 +1,92 @@
+"""What a fork does to open connections, and how a child gets sound ones.
+
+SQLite keeps, per process and inode, a table of the POSIX locks it holds. A forked child inherits the table but not the
+locks: a connection opened there beside the inherited ones would believe in locks it hasn't got, and its acknowledged
+writes would go once the parent checkpoints; after a fork inside a write transaction it would wait for ever. So the
+child first closes the inherited connections without a checkpoint, which empties the table (POSIX locks being per
+process, the parent's stay), and opens its own when it needs them. Before the fork, threads in the middle of SQLite are
+waited for, because a mutex held at that moment stays held in the child.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from agentmem.errors import Conflict
+
+if TYPE_CHECKING:
+    from agentmem.engine.pool import Pool
+
+__all__ = ["FORK_WAIT_SECONDS", "GATE", "ForkGate", "spoilt_error"]
+
+FORK_WAIT_SECONDS: Final = 5.0
+
+
+class ForkGate:
+    """Knows every pool of the process. Python is asked to tell of forks when the first file is opened, not on import.
+
+    Attributes:
+        opening: Held while a connection exists that no pool knows of yet.
+    """
+
+    def __init__(self) -> None:
+        self.opening = threading.RLock()
+        self._pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+        self._preparing: list[Pool] = []
+        self._spoilt: set[Path] = set()
+        self._held = False
+        self._watching = False
+
+    def watch(self, pool: Pool) -> None:
+        """Know of a pool at the next fork."""
+        self._pools.add(pool)
+        if not self._watching and hasattr(os, "register_at_fork"):
+            self._watching = True
+            os.register_at_fork(before=self._before, after_in_parent=self._in_parent, after_in_child=self._in_child)
+
+    def check(self, path: Path) -> None:
+        """Refuse a file that this process inherited in the middle of a transaction.
+
+        Raises:
+            Conflict: See `ForkGate`.
+        """
+        if path in self._spoilt:
+            raise spoilt_error(path)
+
+    def _before(self) -> None:
+        self._held = self.opening.acquire(timeout=FORK_WAIT_SECONDS)
+        self._preparing = list(self._pools)
+        for pool in self._preparing:
+            pool.fork_prepare()
+
+    def _in_parent(self) -> None:
+        for pool in self._preparing:
+            pool.fork_release()
+        self._preparing = []
+        if self._held:
+            self._held = False
+            self.opening.release()
+
+    def _in_child(self) -> None:
+        self._spoilt |= {pool.opening.path for pool in self._preparing if pool.fork_spoilt()}
+        for pool in self._preparing:
+            # Two pools of one file share SQLite's table of locks, so they are spoilt together.
+            pool.fork_enter(spoilt=pool.opening.path in self._spoilt)
+        self._preparing = []
+        self._held = False
+        self.opening = threading.RLock()
+
+
+def spoilt_error(path: Path) -> Conflict:
+    """The error for a file that this process can't use because of when it was forked."""
+    return Conflict(
+        f"This process was forked in the middle of a transaction on {path} that it can neither share nor leave",
+        next="Fork outside transactions, or start processes by spawn.",
+    )
+
+
+GATE: Final = ForkGate()

@@ -1,0 +1,326 @@
+"""The tables, as numbered migrations. A migration is never edited after its release.
+
+`event` is the truth. `project` to `summary` are projections of it, with no cascades and no
+validating constraints: replay must never fail where the first write did not. Content columns may be
+null: an erased record leaves a stub. `meta`, `lease` and `request` are operational state outside
+the log. `search` is the full-text index, kept by triggers.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentmem.engine.schema import Migration
+from agentmem.text import FTS_TOKENIZE
+
+# Tables outside the log: a replay does not make them, a copy of the log does not carry them.
+OPERATIONAL: Final = ("meta", "lease", "request")
+
+_EVENT = """
+CREATE TABLE event (
+    seq INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    project INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    record INTEGER NOT NULL,
+    session INTEGER,
+    author TEXT,
+    run TEXT,
+    task INTEGER,
+    origin TEXT NOT NULL,
+    request TEXT,
+    payload TEXT,
+    salt BLOB,
+    digest BLOB NOT NULL,
+    chain BLOB NOT NULL,
+    session_chain BLOB
+) STRICT
+"""
+
+_PROJECTIONS = (
+    """
+    CREATE TABLE project (
+        id INTEGER PRIMARY KEY,
+        name TEXT,
+        created_at INTEGER NOT NULL,
+        revision INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX project_name ON project (name)",
+    # `root` is the top of the tree a note stands in; `shut` says that a closed task stands above it;
+    # `open_items` counts its unticked items: what is left is answered from two small indexes.
+    # `changed` is the seq of the last change of content, `lost` that of the last child that moved
+    # away: a summary older than either is stale.
+    """
+    CREATE TABLE note (
+        id INTEGER PRIMARY KEY,
+        project INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        title TEXT,
+        body TEXT,
+        status TEXT NOT NULL,
+        tags TEXT NOT NULL,
+        parent INTEGER,
+        root INTEGER NOT NULL,
+        position REAL NOT NULL,
+        pinned INTEGER NOT NULL,
+        confidence REAL,
+        basis TEXT,
+        entity INTEGER,
+        why TEXT,
+        scope TEXT,
+        dated INTEGER,
+        source TEXT,
+        origin TEXT NOT NULL,
+        confirmed_at INTEGER,
+        confirmed_by TEXT,
+        author TEXT,
+        run TEXT,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        revision INTEGER NOT NULL,
+        changed INTEGER NOT NULL,
+        lost INTEGER NOT NULL DEFAULT 0,
+        shut INTEGER NOT NULL,
+        open_items INTEGER NOT NULL DEFAULT 0
+    ) STRICT
+    """,
+    "CREATE INDEX note_parent ON note (parent, position) WHERE parent IS NOT NULL",
+    "CREATE INDEX note_root ON note (root, kind, status)",
+    "CREATE INDEX note_project ON note (project, kind, status)",
+    "CREATE INDEX note_entity ON note (entity) WHERE entity IS NOT NULL",
+    "CREATE INDEX note_top ON note (project, kind, status) WHERE parent IS NULL",
+    "CREATE INDEX note_scope ON note (project, root) WHERE scope IS NOT NULL",
+    """
+    CREATE INDEX note_left ON note (project, root)
+    WHERE shut = 0 AND kind IN ('goal', 'step') AND status IN ('open', 'active')
+    """,
+    """
+    CREATE INDEX note_items ON note (project, root, open_items)
+    WHERE shut = 0 AND open_items > 0 AND status NOT IN ('done', 'failed', 'dropped')
+    """,
+    "CREATE INDEX note_source ON note (project, source) WHERE source IS NOT NULL",
+    """
+    CREATE TABLE link (
+        src INTEGER NOT NULL,
+        dst INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        author TEXT,
+        run TEXT,
+        PRIMARY KEY (src, kind, dst)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX link_dst ON link (dst, kind)",
+    """
+    CREATE TABLE entity (
+        id INTEGER PRIMARY KEY,
+        project INTEGER NOT NULL,
+        type TEXT NOT NULL,
+        key TEXT,
+        status TEXT NOT NULL,
+        attrs TEXT NOT NULL,
+        parent INTEGER,
+        confidence REAL,
+        origin TEXT NOT NULL,
+        author TEXT,
+        run TEXT,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        revision INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX entity_key ON entity (project, type, key)",
+    "CREATE INDEX entity_type ON entity (project, type, status)",
+    "CREATE INDEX entity_parent ON entity (parent) WHERE parent IS NOT NULL",
+    # `project` and `type` are the entity's own, kept here so that coverage is counted from one index.
+    """
+    CREATE TABLE mark (
+        entity INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        result TEXT NOT NULL,
+        value TEXT,
+        detail TEXT,
+        at INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        author TEXT,
+        run TEXT,
+        origin TEXT NOT NULL,
+        project INTEGER NOT NULL,
+        type TEXT NOT NULL,
+        PRIMARY KEY (entity, name)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX mark_coverage ON mark (project, type, name, result)",
+    """
+    CREATE TABLE checks (
+        id INTEGER PRIMARY KEY,
+        project INTEGER NOT NULL,
+        type TEXT NOT NULL,
+        filter TEXT NOT NULL,
+        names TEXT NOT NULL,
+        revision INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX checks_type ON checks (project, type, filter)",
+    """
+    CREATE TABLE item (
+        id INTEGER PRIMARY KEY,
+        note INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        text TEXT,
+        done INTEGER NOT NULL,
+        done_by TEXT,
+        done_at INTEGER,
+        position REAL NOT NULL,
+        origin TEXT NOT NULL,
+        removed INTEGER NOT NULL,
+        revision INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX item_number ON item (note, number)",
+    "CREATE INDEX item_open ON item (note, position) WHERE done = 0 AND removed = 0",
+    """
+    CREATE TABLE checkpoint (
+        id INTEGER PRIMARY KEY,
+        project INTEGER NOT NULL,
+        task INTEGER,
+        text TEXT,
+        author TEXT,
+        run TEXT,
+        origin TEXT NOT NULL,
+        at INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX checkpoint_task ON checkpoint (project, task)",
+    """
+    CREATE TABLE summary (
+        id INTEGER PRIMARY KEY,
+        note INTEGER NOT NULL,
+        work TEXT,
+        result TEXT,
+        confidence REAL,
+        basis TEXT,
+        author TEXT,
+        run TEXT,
+        origin TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        revision INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX summary_note ON summary (note)",
+)
+
+_OPERATIONAL = (
+    """
+    CREATE TABLE meta (
+        name TEXT PRIMARY KEY,
+        value TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE lease (
+        record INTEGER PRIMARY KEY,
+        holder TEXT,
+        run TEXT,
+        secret BLOB NOT NULL,
+        taken_at INTEGER NOT NULL,
+        expires_at INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX lease_run ON lease (run)",
+    """
+    CREATE TABLE request (
+        project INTEGER NOT NULL,
+        id TEXT NOT NULL,
+        arguments BLOB NOT NULL,
+        result TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        PRIMARY KEY (project, id)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX request_at ON request (at)",
+)
+
+_SEARCH = (
+    f'CREATE VIRTUAL TABLE search USING fts5 (title, body, extra, tokenize = "{FTS_TOKENIZE}")',
+    "INSERT INTO search (search, rank) VALUES ('secure-delete', 1)",
+)
+
+
+def _kept(table: str, title: str, body: str, extra: str, *, columns: str, when: str) -> tuple[str, str, str]:
+    """The three triggers that keep a table's rows in the index; `$` stands for the new row.
+
+    The index stores the analysed text, so a delete removes what was inserted even if the analyser
+    is another one by now. An update that sets no indexed column does not touch the index.
+    """
+    parts = [part.replace("$", "new.") for part in (title, body, extra)]
+    row = ", ".join(["new.id", *("''" if part == "''" else f"agentmem_analyse({part})" for part in parts)])
+    kept = when.replace("$", "new.")
+    return (
+        f"""
+        CREATE TRIGGER {table}_search_insert AFTER INSERT ON {table} WHEN {kept} BEGIN
+            INSERT INTO search (rowid, title, body, extra) VALUES ({row});
+        END
+        """,
+        f"""
+        CREATE TRIGGER {table}_search_update AFTER UPDATE OF {columns} ON {table} BEGIN
+            DELETE FROM search WHERE rowid = old.id;
+            INSERT INTO search (rowid, title, body, extra) SELECT {row} WHERE {kept};
+        END
+        """,
+        f"""
+        CREATE TRIGGER {table}_search_delete AFTER DELETE ON {table} BEGIN
+            DELETE FROM search WHERE rowid = old.id;
+        END
+        """,
+    )
+
+
+_TRIGGERS = (
+    *_kept(
+        "note",
+        "$title",
+        "concat_ws(char(10), $body, $why, $basis)",
+        "$tags",
+        columns="title, body, why, basis, tags",
+        when="new.title IS NOT NULL",
+    ),
+    *_kept(
+        "entity",
+        "$key",
+        "$attrs",
+        "concat_ws(' ', $type, $status)",
+        columns="key, attrs, type, status",
+        when="$key IS NOT NULL",
+    ),
+    *_kept("item", "$text", "''", "''", columns="text, removed", when="$text IS NOT NULL AND NOT $removed"),
+    *_kept("checkpoint", "''", "$text", "''", columns="text", when="$text IS NOT NULL"),
+    *_kept(
+        "summary",
+        "''",
+        "concat_ws(char(10), $result, $work, $basis)",
+        "''",
+        columns="work, result, basis",
+        when="coalesce($work, $result) IS NOT NULL",
+    ),
+)
+
+SCHEMA: Final = (
+    Migration(
+        1,
+        "initial",
+        (
+            _EVENT,
+            "CREATE INDEX event_record ON event (record)",
+            "CREATE INDEX event_project ON event (project)",
+            "CREATE INDEX event_session ON event (session) WHERE session IS NOT NULL",
+            *_PROJECTIONS,
+            *_OPERATIONAL,
+            *_SEARCH,
+            *_TRIGGERS,
+        ),
+    ),
+)

@@ -1,0 +1,239 @@
+"""Every exception agentmem raises, each with a stable code and three parts: what, why, next.
+
+A code never changes once released: programs match on it, people search for it. No message
+contains a command that deletes or overwrites anything.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AgentMemError",
+    "Busy",
+    "CipherMissing",
+    "Closed",
+    "Conflict",
+    "Corrupt",
+    "DiskFull",
+    "Held",
+    "IndexOutdated",
+    "InvalidInput",
+    "IoFailed",
+    "KeyChanged",
+    "KeyMissing",
+    "LimitExceeded",
+    "MissingExtra",
+    "NetworkFileSystem",
+    "NewerFile",
+    "NotAStore",
+    "NotFound",
+    "ReadOnly",
+    "RequestMismatch",
+    "StorageWarning",
+    "StoreExists",
+    "StoreMissing",
+    "WhereError",
+    "WrongKey",
+]
+
+
+class AgentMemError(Exception):
+    """The base of every error of this package.
+
+    Args:
+        what: What happened, one sentence.
+        why: The cause, if it is known and not plain from `what`.
+        next: What to do now. Never a command that deletes.
+    """
+
+    code = "error"
+
+    def __init__(self, what: str, *, why: str = "", next: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.next = next
+
+    def __str__(self) -> str:
+        """The three parts as sentences of one line, the code first."""
+        parts = [part.rstrip(".") + "." for part in (self.what, self.why, self.next) if part]
+        return f"[{self.code}] " + " ".join(parts)
+
+    def to_dict(self) -> dict[str, str]:
+        """The parts by name, empty ones left out; `code` is always there."""
+        parts = {"code": self.code, "what": self.what, "why": self.why, "next": self.next}
+        return {name: part for name, part in parts.items() if part}
+
+
+class InvalidInput(AgentMemError, ValueError):
+    """An argument is not acceptable; nothing was written."""
+
+    code = "invalid_input"
+
+
+class WhereError(InvalidInput):
+    """A `where` string does not parse, or names an unknown field or a wrong type.
+
+    Args:
+        what: What is wrong.
+        source: The whole `where` string.
+        position: Zero-based character offset of the place.
+    """
+
+    code = "invalid_where"
+
+    def __init__(self, what: str, *, source: str, position: int, next: str = "") -> None:
+        start = max(0, position - 40)
+        excerpt = source[start : position + 40].replace("\n", " ")
+        super().__init__(
+            what, why=f"At character {position + 1}, marked by ⟨⟩: " + _marked(excerpt, position - start), next=next
+        )
+        self.source = source
+        self.position = position
+
+
+def _marked(excerpt: str, position: int) -> str:
+    return f"{excerpt[:position]}⟨{excerpt[position : position + 1]}⟩{excerpt[position + 1 :]}"
+
+
+class LimitExceeded(InvalidInput):
+    """An argument is larger than `agentmem.limits` allows; nothing was written."""
+
+    code = "limit_exceeded"
+
+
+class NotFound(AgentMemError, LookupError):
+    """No such record, item, project or file entry."""
+
+    code = "not_found"
+
+
+class Conflict(AgentMemError, RuntimeError):
+    """The current state forbids the change: a stale revision, a cycle, a thing that exists already.
+
+    Args:
+        current: The record's current revision, where the conflict is one of revisions.
+    """
+
+    code = "conflict"
+
+    def __init__(self, what: str, *, why: str = "", next: str = "", current: int | None = None) -> None:
+        super().__init__(what, why=why, next=next)
+        self.current = current
+
+
+class Held(Conflict):
+    """The record is claimed by somebody else."""
+
+    code = "held"
+
+
+class RequestMismatch(Conflict):
+    """A `request_id` was used before with other arguments."""
+
+    code = "request_mismatch"
+
+
+class Closed(AgentMemError, RuntimeError):
+    """The store was closed, or the value belongs to a transaction that was rolled back."""
+
+    code = "closed"
+
+
+class ReadOnly(AgentMemError, PermissionError):
+    """A write was asked of a store that was opened for reading."""
+
+    code = "read_only"
+
+
+class StoreMissing(AgentMemError, FileNotFoundError):
+    """There is no file at the path, and none was to be made."""
+
+    code = "store_missing"
+
+
+class StoreExists(AgentMemError, FileExistsError):
+    """There is already a file at the path, and a new one was to be made."""
+
+    code = "store_exists"
+
+
+class NotAStore(AgentMemError, OSError):
+    """The file is empty, is no SQLite database, or is a database of some other program."""
+
+    code = "not_a_store"
+
+
+class NewerFile(AgentMemError, OSError):
+    """The file was written by a later version of agentmem; it was left alone."""
+
+    code = "newer_file"
+
+
+class Corrupt(AgentMemError, OSError):
+    """A page, the chain or a projection is damaged."""
+
+    code = "corrupt"
+
+
+class WrongKey(AgentMemError, PermissionError):
+    """The key does not open the file, or its first page is damaged. No byte was changed."""
+
+    code = "wrong_key"
+
+
+class KeyChanged(WrongKey):
+    """Another process gave the file a new key while this one had it open."""
+
+    code = "key_changed"
+
+
+class KeyMissing(AgentMemError, PermissionError):
+    """The file is encrypted and no key was found. No new key is ever made for an existing file."""
+
+    code = "key_missing"
+
+
+class CipherMissing(AgentMemError, ImportError):
+    """The `apsw` that was imported has no SQLite3 Multiple Ciphers in it."""
+
+    code = "cipher_missing"
+
+
+class NetworkFileSystem(AgentMemError, OSError):
+    """The file lies on a network file system, where SQLite's WAL is unsafe."""
+
+    code = "network_file_system"
+
+
+class Busy(AgentMemError, TimeoutError):
+    """Another process or thread held the write lock for longer than the busy timeout."""
+
+    code = "busy"
+
+
+class IndexOutdated(AgentMemError, RuntimeError):
+    """A derived index does not match its source; `verify` rebuilds it."""
+
+    code = "index_outdated"
+
+
+class MissingExtra(AgentMemError, ImportError):
+    """An optional dependency is not installed."""
+
+    code = "missing_extra"
+
+
+class DiskFull(AgentMemError, OSError):
+    """No space is left for a write; the transaction was rolled back."""
+
+    code = "disk_full"
+
+
+class IoFailed(AgentMemError, OSError):
+    """The operating system could not read, write, lock or open a file of the store."""
+
+    code = "io_failed"
+
+
+class StorageWarning(UserWarning):
+    """Something about the file or a transaction is worth a look: a doubtful file system, a lock held for long."""

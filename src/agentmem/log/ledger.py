@@ -1,0 +1,313 @@
+"""The log of one open file: transactions that append events, and reading.
+
+An event is appended and applied to the projections in one transaction. Commands nest: inside an
+open transaction of the same thread each one is a savepoint, so that a command that fails undoes
+itself and no other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, TypeAlias
+
+import apsw
+
+from agentmem.engine.database import Database
+from agentmem.errors import Closed, Conflict, Corrupt
+from agentmem.log import chain
+from agentmem.log.canonical import canonical, plain
+from agentmem.log.kinds import Kinds
+from agentmem.types import Actor, Event, Head, Transit
+
+Clock: TypeAlias = Callable[[], int]
+
+_INSERT = """
+INSERT INTO event (seq, at, project, kind, version, type, record, session, author, run, task, origin, request,
+                   payload, salt, digest, chain, session_chain)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_COLUMNS = """
+seq, at, project, kind, version, type, record, session, author, run, task, origin, request, payload, digest, chain
+"""
+_LAST = "SELECT seq, chain FROM event ORDER BY seq DESC LIMIT 1"
+_LAST_OF_SESSION = "SELECT session_chain FROM event WHERE session = ? ORDER BY seq DESC LIMIT 1"
+_SALT_BYTES = 16
+
+
+def system_clock() -> int:
+    """The time now, in microseconds since 1970 UTC."""
+    return time.time_ns() // 1000
+
+
+class Transaction:
+    """One open write transaction, or a savepoint inside one.
+
+    Attributes:
+        connection: The writer connection, for the statements of commands.
+        transit: Shared by every value that is made here; says later what became of them.
+    """
+
+    __slots__ = ("_block", "_ledger", "_outer", "_request", "_saved", "chain", "connection", "seq", "transit")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._block: AbstractContextManager[apsw.Connection] | None = None
+        self._request: str | None = None
+
+    def __enter__(self) -> Transaction:
+        ledger = self._ledger
+        self._block = ledger.database.write()
+        self.connection = self._block.__enter__()
+        # From here on this thread holds the write lock: `ledger.current` is its own or None.
+        outer = self._outer = ledger.current
+        if outer is None:
+            self.transit = Transit()
+            self.seq, self.chain = self.connection.execute(_LAST).fetchone() or (0, ledger.genesis)
+        else:
+            self.transit = outer.transit
+            self.seq, self.chain = outer.seq, outer.chain
+            self._request = outer._request
+        ledger.current = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ledger, outer, block = self._ledger, self._outer, self._block
+        assert block is not None  # set on entering
+        ledger.current = outer
+        try:
+            block.__exit__(kind, error, trace)
+        except BaseException:
+            self._settle(committed=False)
+            raise
+        self._settle(committed=error is None)
+        if outer is not None and error is None:
+            outer.seq, outer.chain = self.seq, self.chain
+
+    def _settle(self, *, committed: bool) -> None:
+        if self._outer is None:
+            self.transit.state = "committed" if committed else "rolled_back"
+
+    @property
+    def now(self) -> int:
+        """The time now, in microseconds."""
+        return self._ledger.clock()
+
+    @property
+    def next(self) -> int:
+        """The seq, and so the id, that the next event will have."""
+        return self.seq + 1
+
+    def under_request(self, request: str | None) -> None:
+        """Have the events that follow carry this request id."""
+        self._request = request
+
+    def append(
+        self,
+        kind: str,
+        payload: dict[str, Any],
+        *,
+        project: int,
+        actor: Actor,
+        record: int | None = None,
+        session: int | None = None,
+    ) -> Event:
+        """Append an event and apply it.
+
+        Args:
+            kind: A registered kind, past tense.
+            payload: Resolved values only; becomes canonical JSON.
+            project: The record's project now.
+            actor: Who writes.
+            record: The record concerned; None for a kind that creates one, whose id is the new seq.
+            session: The session the event belongs to, if any.
+
+        Raises:
+            InvalidInput: The payload has a value that canonical JSON refuses.
+        """
+        known = self._ledger.kinds.by_name[kind]
+        text = canonical(payload)
+        seq = self.seq + 1
+        if record is None:
+            if not known.creates:
+                raise AssertionError(f"{kind} concerns a record that exists")
+            record = seq
+        at = self._ledger.clock()
+        salt = os.urandom(_SALT_BYTES)
+        digest = chain.digest(salt, text)
+        head = chain.header(
+            seq, at, project, kind, known.version, known.type, record, session,
+            actor.author, actor.run, actor.task, actor.origin, self._request,
+        )  # fmt: skip
+        linked = chain.link(self.chain, head, digest)
+        session_chain = None if session is None else chain.link(self._session_chain(session), head, digest)
+        row = (
+            seq, at, project, kind, known.version, known.type, record, session,
+            actor.author, actor.run, actor.task, actor.origin, self._request,
+            text, salt, digest, linked, session_chain,
+        )  # fmt: skip
+        self.connection.execute(_INSERT, row)
+        event = Event(*row[:13], payload, digest, linked)
+        known.apply(self.connection, event)
+        self.seq, self.chain = seq, linked
+        return event
+
+    def _session_chain(self, session: int) -> bytes:
+        row = self.connection.execute(_LAST_OF_SESSION, (session,)).fetchone()
+        return chain.session_genesis(self._ledger.store, session) if row is None else row[0]
+
+
+class Ledger:
+    """The log of one open file."""
+
+    def __init__(self, database: Database, kinds: Kinds, store: str, clock: Clock = system_clock) -> None:
+        self.database = database
+        self.kinds = kinds
+        self.store = store
+        self.clock = clock
+        self.genesis = chain.genesis(store)
+        # Set and read only by the thread that holds the write lock.
+        self.current: Transaction | None = None
+        self._waiting = threading.Condition()
+
+    def transaction(self) -> Transaction:
+        """A write transaction as a context manager; inside one of this thread, a savepoint.
+
+        Raises:
+            Busy: Somebody else held the write lock for longer than the busy timeout.
+            ReadOnly: The file was opened for reading.
+        """
+        return Transaction(self)
+
+    def head(self) -> Head:
+        """The end of the log: (store id, seq, chain)."""
+        with self.database.read() as connection:
+            seq, last = connection.execute(_LAST).fetchone() or (0, self.genesis)
+        return Head(self.store, seq, last.hex())
+
+    def read(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        record: int | None = None,
+        session: int | None = None,
+        project: int | None = None,
+        kinds: tuple[str, ...] = (),
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> list[Event]:
+        """Events in the order of the log, those with `after` < seq <= `until`, at most `limit`.
+
+        With `newest_first` the order is reversed: continue with `until=` the last seq less one.
+        """
+        conditions, values = ["seq > ?"], [after]
+        filters = (("seq <= ?", until), ("record = ?", record), ("session = ?", session), ("project = ?", project))
+        for condition, value in filters:
+            if value is not None:
+                conditions.append(condition)
+                values.append(value)
+        sql = f"SELECT {_COLUMNS} FROM event WHERE {' AND '.join(conditions)}"
+        bound: list[Any] = list(values)
+        if kinds:
+            sql += f" AND kind IN ({', '.join('?' * len(kinds))})"
+            bound.extend(kinds)
+        sql += f" ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT ?"
+        with self.database.read() as connection:
+            rows = connection.execute(sql, [*bound, limit]).fetchall()
+        return [self._event(row) for row in rows]
+
+    def get(self, seq: int) -> Event | None:
+        """The event of this seq, None if there is none."""
+        with self.database.read() as connection:
+            row = connection.execute(f"SELECT {_COLUMNS} FROM event WHERE seq = ?", (seq,)).fetchone()
+        return None if row is None else self._event(row)
+
+    def _event(self, row: tuple[Any, ...]) -> Event:
+        return decode(self.kinds, row)
+
+    def check(self, head: Head | None = None) -> int:
+        """Compute the chain anew over all stored bytes.
+
+        Args:
+            head: A head noted earlier; the log must still contain exactly it.
+
+        Returns:
+            The number of events checked.
+
+        Raises:
+            Corrupt: An event is missing or was changed; names the first.
+            Conflict: `head` is of another store.
+        """
+        if head is not None and head.store != self.store:
+            raise Conflict("The head is of another store", why=f"It names store {head.store}, this is {self.store}")
+        with self.database.read() as connection:
+            return _check(connection, self.store, head)
+
+
+def decode(kinds: Kinds, row: tuple[Any, ...]) -> Event:
+    """The event of a row of `_COLUMNS`, its payload as the current version spells it."""
+    payload = None if row[13] is None else kinds.upcast(row[3], row[4], plain(row[13]))
+    return Event(*row[:13], payload, row[14], row[15])
+
+
+def events(connection: apsw.Connection, kinds: Kinds, *, until: int | None = None) -> Iterator[Event]:
+    """Every event in order, for a replay, up to and with `until`."""
+    sql = f"SELECT {_COLUMNS} FROM event WHERE seq <= ? ORDER BY seq"
+    for row in connection.execute(sql, (2**63 - 1 if until is None else until,)):
+        yield decode(kinds, row)
+
+
+def _check(connection: apsw.Connection, store: str, noted: Head | None) -> int:
+    previous, expected = chain.genesis(store), 1
+    sessions: dict[int, bytes] = {}
+    if noted is not None and noted.seq == 0 and noted.chain != previous.hex():
+        raise Corrupt("The noted head is not of the beginning of this log")
+    sql = f"SELECT {_COLUMNS}, salt, session_chain FROM event ORDER BY seq"
+    for row in connection.execute(sql):
+        seq, session = row[0], row[7]
+        if seq != expected:
+            raise Corrupt(f"Event {expected} is missing from the log", next="Restore the latest backup that verifies")
+        if row[13] is not None and chain.digest(row[16], row[13]) != row[14]:
+            raise Corrupt(f"The payload of event {seq} does not match its digest", next=_RESTORE)
+        head = chain.header(*row[:13])
+        previous = chain.link(previous, head, row[14])
+        if previous != row[15]:
+            raise Corrupt(f"The chain is broken at event {seq}", why="Its header or an earlier event changed", next=_RESTORE)
+        if session is not None:
+            before = sessions.get(session) or chain.session_genesis(store, session)
+            sessions[session] = chain.link(before, head, row[14])
+            if sessions[session] != row[17]:
+                raise Corrupt(f"The chain of session {session} is broken at event {seq}", next=_RESTORE)
+        if noted is not None and noted.seq == seq and noted.chain != previous.hex():
+            raise Corrupt(f"The log differs from the noted head at event {seq}", next="Compare with a backup of that time")
+        expected += 1
+    if noted is not None and noted.seq >= expected:
+        raise Corrupt(
+            f"The log ends at event {expected - 1}, before the noted head {noted.seq}",
+            why="Later events are gone, as after a restore of an older copy",
+        )
+    return expected - 1
+
+
+_RESTORE = "Restore the latest backup that verifies"
+
+
+def refuse_void(value: object) -> None:
+    """Refuse a value whose transaction was rolled back: its id may by now belong to another record.
+
+    Raises:
+        Closed: It was.
+    """
+    if getattr(value, "void", False):
+        raise Closed(
+            "The record was never written",
+            why="The transaction it was made in was rolled back",
+            next="Write it again and use the new value",
+        )

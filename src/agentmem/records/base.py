@@ -1,0 +1,300 @@
+"""What every command and every reading of records stands on.
+
+A `Binding` is one view of an open file: whose project, who acts. A command runs in a `Unit` of work,
+one write transaction; a reading in a `View`, one read transaction.
+"""
+
+from __future__ import annotations
+
+import datetime as _datetime
+import hashlib
+import hmac
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, TypeVar
+
+import apsw
+from attrs import evolve, frozen
+
+from agentmem import limits
+from agentmem.errors import InvalidInput, RequestMismatch
+from agentmem.log.canonical import canonical, plain
+from agentmem.log.ledger import Ledger, Transaction
+from agentmem.records import validate
+from agentmem.types import Actor, Event, HasId, Opened, Transit, Unset, Written, WrittenMany
+
+_Result = TypeVar("_Result", Written, WrittenMany, Opened)
+Row = tuple[Any, ...]
+
+_NO_PROJECT = -1
+
+
+class Leases:
+    """The secrets under which this process holds claims, one for each run. One object for each open file."""
+
+    def __init__(self) -> None:
+        self._secrets: dict[str | None, bytes] = {}
+        self._lock = threading.Lock()
+
+    def get(self, run: str | None) -> bytes | None:
+        """The secret of a run, None if it never claimed anything here."""
+        return self._secrets.get(run)
+
+    def ensure(self, run: str | None) -> bytes:
+        """The secret of a run, made on first use."""
+        with self._lock:
+            return self._secrets.setdefault(run, secrets.token_bytes(16))
+
+    def adopt(self, run: str | None, secret: bytes) -> None:
+        """Continue claims that another process of the same run took: its secret was handed over."""
+        with self._lock:
+            self._secrets[run] = secret
+
+
+@frozen
+class Binding:
+    """One view of an open file: project and actor. Cheap to make, shared by threads."""
+
+    ledger: Ledger
+    project: str
+    actor: Actor
+    leases: Leases
+
+    def acting(self, **labels: Any) -> Binding:
+        """The same view with another actor."""
+        return evolve(self, actor=evolve(self.actor, **labels))
+
+    def run(
+        self,
+        verb: str,
+        arguments: Mapping[str, Any],
+        request_id: str | None,
+        command: Callable[[Unit], _Result],
+    ) -> _Result:
+        """Run a command in one transaction, once for each `request_id`.
+
+        Args:
+            verb: The public name of the command.
+            arguments: What the caller gave, to tell a repeat from another request under the same id.
+            request_id: The caller's id of this request, or None.
+            command: Validates, appends, answers.
+
+        Raises:
+            RequestMismatch: The id was used before with another verb or other arguments.
+        """
+        with self.ledger.transaction() as tx:
+            unit = Unit(self, tx)
+            if request_id is None:
+                return command(unit)
+            return _once(unit, verb, arguments, request_id, command)
+
+    def reading(self) -> Reading:
+        """A read transaction as a context manager that gives a `View`."""
+        return Reading(self)
+
+
+class Unit:
+    """One command at work: its transaction, project and actor."""
+
+    __slots__ = ("_project", "actor", "binding", "connection", "tx")
+
+    def __init__(self, binding: Binding, tx: Transaction) -> None:
+        self.binding = binding
+        self.tx = tx
+        self.connection = tx.connection
+        self.actor = binding.actor
+        self._project: int | None = None
+
+    @property
+    def known_project(self) -> int:
+        """The id of the project, or one that no record has where the project does not exist yet."""
+        if self._project is None:
+            row = self.connection.execute(_PROJECT, (self.binding.project,)).fetchone()
+            if row is None:
+                return _NO_PROJECT
+            self._project = row[0]
+        return self._project
+
+    @property
+    def project(self) -> int:
+        """The id of the project, which is made if it does not exist yet."""
+        if self.known_project == _NO_PROJECT:
+            seq = self.tx.next
+            self.tx.append("project.created", {"name": self.binding.project}, project=seq, actor=self.actor)
+            self._project = seq
+        assert self._project is not None  # set by either branch
+        return self._project
+
+    @property
+    def now(self) -> int:
+        """The time now, in microseconds."""
+        return self.tx.now
+
+    @property
+    def transit(self) -> Transit:
+        """What values made here share."""
+        return self.tx.transit
+
+    def append(self, kind: str, payload: dict[str, Any], *, record: int | None = None, project: int) -> Event:
+        """Append an event and apply it; see `Transaction.append`."""
+        return self.tx.append(kind, payload, project=project, actor=self.actor, record=record)
+
+    def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
+        """The first row of a query."""
+        return self.connection.execute(sql, values).fetchone()  # type: ignore[no-any-return]
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """All rows of a query."""
+        return self.connection.execute(sql, values).fetchall()
+
+    def acting(self, actor: Actor) -> Unit:
+        """The same unit of work in another's name."""
+        other = Unit(self.binding, self.tx)
+        other.actor = actor
+        other._project = self._project
+        return other
+
+
+class View:
+    """One reading: a connection inside a read transaction, and the project's id."""
+
+    __slots__ = ("binding", "connection", "now", "project")
+
+    def __init__(self, binding: Binding, connection: apsw.Connection) -> None:
+        self.binding = binding
+        self.connection = connection
+        self.now = binding.ledger.clock()
+        row = connection.execute(_PROJECT, (binding.project,)).fetchone()
+        self.project: int = _NO_PROJECT if row is None else row[0]
+
+    @property
+    def known_project(self) -> int:
+        """As `project`; the name that commands use."""
+        return self.project
+
+    def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
+        """The first row of a query."""
+        return self.connection.execute(sql, values).fetchone()  # type: ignore[no-any-return]
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """All rows of a query."""
+        return self.connection.execute(sql, values).fetchall()
+
+
+class Reading:
+    """The context manager of a `View`."""
+
+    __slots__ = ("_binding", "_block")
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding
+        self._block: AbstractContextManager[apsw.Connection] | None = None
+
+    def __enter__(self) -> View:
+        self._block = self._binding.ledger.database.read()
+        connection = self._block.__enter__()
+        try:
+            return View(self._binding, connection)
+        except BaseException as error:
+            self._block.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._block is not None:
+            self._block.__exit__(kind, error, trace)
+
+
+_PROJECT = "SELECT id FROM project WHERE name = ?"
+
+
+def _once(
+    unit: Unit,
+    verb: str,
+    arguments: Mapping[str, Any],
+    request_id: str,
+    command: Callable[[Unit], _Result],
+) -> _Result:
+    """Run the command unless this request was seen; remember it in the same transaction, also a no-op."""
+    validate.label(request_id, "request_id", limits.REQUEST_ID_CHARS)
+    key = _fingerprint(unit, verb, arguments)
+    row = unit.row("SELECT arguments, result FROM request WHERE project = ? AND id = ?", (unit.known_project, request_id))
+    if row is not None:
+        if not hmac.compare_digest(row[0], key):
+            raise RequestMismatch(
+                f"The request id {request_id!r} was used before for another request",
+                next="Use a new id for a new request",
+            )
+        return _again(unit, plain(row[1]))
+    unit.tx.under_request(request_id)
+    try:
+        result = command(unit)
+    finally:
+        unit.tx.under_request(None)
+    unit.connection.execute(
+        "INSERT INTO request (project, id, arguments, result, at) VALUES (?, ?, ?, ?, ?)",
+        (unit.project, request_id, key, canonical(_remembered(result)), unit.now),
+    )
+    oldest = unit.now - limits.REQUEST_DAYS * 86_400_000_000
+    unit.connection.execute("DELETE FROM request WHERE at < ?", (oldest,))
+    return result
+
+
+def _fingerprint(unit: Unit, verb: str, arguments: Mapping[str, Any]) -> bytes:
+    """A keyed hash of verb and arguments: what was asked can't be guessed from the table after a purge."""
+    key = unit.row("SELECT value FROM meta WHERE name = 'request_key'")
+    assert key is not None  # written when the file was made
+    asked = canonical([verb, {name: _asked(value) for name, value in arguments.items()}])
+    return hmac.new(key[0].encode(), asked.encode(), hashlib.sha256).digest()
+
+
+def _asked(value: Any) -> Any:
+    """An argument as JSON: records as their ids, values as their fields."""
+    if isinstance(value, Unset):
+        return {"unset": True}
+    if isinstance(value, HasId):
+        return value.id
+    if isinstance(value, Mapping):
+        return {str(key): _asked(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_asked(part) for part in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
+    if isinstance(value, (_datetime.datetime, _datetime.date)):
+        return value.isoformat()
+    if hasattr(value, "__attrs_attrs__"):
+        return {field.name: _asked(getattr(value, field.name)) for field in value.__attrs_attrs__}
+    return value
+
+
+def _remembered(result: Written | WrittenMany) -> dict[str, Any]:
+    """What is kept of a result: ids and counts, no text of any record."""
+    if isinstance(result, WrittenMany):
+        counts = [result.created, result.changed, result.unchanged]
+        return {"ids": list(result.ids), "counts": counts}
+    return {"id": result.id, "changed": list(result.changed), "opened": isinstance(result, Opened)}
+
+
+def _again(unit: Unit, kept: dict[str, Any]) -> Any:
+    """The first outcome, with the records as they are now."""
+    if "ids" in kept:
+        return WrittenMany(tuple(kept["ids"]), *kept["counts"], repeated=True)
+    last = unit.row(
+        "SELECT seq, payload IS NULL FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (kept["id"],)
+    )
+    if last is None:
+        raise InvalidInput(f"Record {kept['id']} of the remembered request is not in the log")
+    made = unit.row("SELECT payload IS NULL FROM event WHERE seq = ?", (kept["id"],))
+    kind = Opened if kept["opened"] else Written
+    return kind(kept["id"], last[0], tuple(kept["changed"]), repeated=True, gone=bool(made and made[0]))
+
+
+class Namespace:
+    """The verbs of one kind of record, bound to a view of an open file."""
+
+    __slots__ = ("_binding",)
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding

@@ -1,0 +1,294 @@
+"""Checklists: the ordered items of one note. Item 3 of note 14 is `14.3` for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import apsw
+
+from agentmem import limits
+from agentmem.errors import InvalidInput, LimitExceeded, NotFound
+from agentmem.log.kinds import EventKind
+from agentmem.records import claims, tree, validate
+from agentmem.records.base import Namespace, Row, Unit, View
+from agentmem.records.note_writes import expect
+from agentmem.records.refs import identify, item_id, note_id
+from agentmem.types import Event, Item, Ref, Written, WrittenMany
+
+COLUMNS: Final = "id, note, number, text, done, done_by, done_at, origin, revision"
+
+
+class Checklists(Namespace):
+    """`store.checklists`: add, done, undone, edit, move, remove, items."""
+
+    __slots__ = ()
+
+    def add(self, note: Ref, *texts: str, done: bool = False, request_id: str | None = None) -> WrittenMany:
+        """Add items at the end of a note's checklist, all or none."""
+
+        def command(unit: Unit) -> WrittenMany:
+            found = note_id(unit, note)
+            ids = add(unit, found, [(text, done) for text in texts])
+            return WrittenMany(tuple(ids), created=len(ids), transit=unit.transit)
+
+        return self._binding.run("checklists.add", {"note": note, "texts": texts, "done": done}, request_id, command)
+
+    def done(self, note: Ref, *items: int | Ref, request_id: str | None = None) -> WrittenMany:
+        """Tick items; one that is ticked already keeps who ticked it.
+
+        Args:
+            note: The note.
+            items: Numbers within its checklist, or items.
+            request_id: Makes a retry safe.
+        """
+        return self._tick("checklists.done", note, items, True, request_id)
+
+    def undone(self, note: Ref, *items: int | Ref, request_id: str | None = None) -> WrittenMany:
+        """Take ticks back."""
+        return self._tick("checklists.undone", note, items, False, request_id)
+
+    def _tick(
+        self, verb: str, note: Ref, items: tuple[int | Ref, ...], done: bool, request_id: str | None
+    ) -> WrittenMany:
+        def command(unit: Unit) -> WrittenMany:
+            ids = [_of_note(unit, note, item) for item in items]
+            changed = sum(tick(unit, found, done) for found in ids)
+            return WrittenMany(tuple(ids), changed=changed, unchanged=len(ids) - changed, transit=unit.transit)
+
+        return self._binding.run(verb, {"note": note, "items": items}, request_id, command)
+
+    def edit(
+        self, item: Ref, text: str, *, expected_revision: int | None = None, request_id: str | None = None
+    ) -> Written:
+        """Change an item's text."""
+        arguments = {"item": item, "text": text, "expected_revision": expected_revision}
+        return self._binding.run(
+            "checklists.edit", arguments, request_id, lambda unit: edit(unit, item, text, expected_revision)
+        )
+
+    def move(
+        self, item: Ref, *, before: Ref | None = None, after: Ref | None = None, request_id: str | None = None
+    ) -> Written:
+        """Place an item before or after another of its list; at the end if neither is given."""
+        arguments = {"item": item, "before": before, "after": after}
+        return self._binding.run("checklists.move", arguments, request_id, lambda unit: _move(unit, item, before, after))
+
+    def remove(self, note: Ref, *items: int | Ref, request_id: str | None = None) -> WrittenMany:
+        """Take items off the list. Their numbers are never given again, their texts stay in the log."""
+
+        def command(unit: Unit) -> WrittenMany:
+            ids = [_of_note(unit, note, item) for item in items]
+            for found in dict.fromkeys(ids):
+                owner, project = _owner(unit, found)
+                claims.guard(unit, found)
+                claims.guard(unit, owner)
+                unit.append("item.removed", {}, record=found, project=project)
+            return WrittenMany(tuple(ids), changed=len(set(ids)), transit=unit.transit)
+
+        return self._binding.run("checklists.remove", {"note": note, "items": items}, request_id, command)
+
+    def items(
+        self, note: Ref, *, done: bool | None = None, limit: int = limits.PAGE_MAX, after: Ref | None = None
+    ) -> tuple[Item, ...]:
+        """The items of a note in order.
+
+        Args:
+            note: The note.
+            done: Only ticked ones, or only others.
+            limit: At most so many.
+            after: Continue after this item.
+        """
+        validate.page(limit)
+        with self._binding.reading() as view:
+            last = None if after is None else item_id(view, after)
+            return of_note(view, note_id(view, note), done=done, limit=limit, after=last)
+
+
+def item(row: Row) -> Item:
+    """The item of a row of `COLUMNS`."""
+    return Item(*row[:4], bool(row[4]), *row[5:])
+
+
+def of_note(
+    source: Unit | View, note: int, *, done: bool | None = None, limit: int = limits.PAGE_MAX, after: int | None = None
+) -> tuple[Item, ...]:
+    """The items of a note in order."""
+    sql = f"SELECT {COLUMNS} FROM item WHERE note = ? AND removed = 0"
+    values: list[Any] = [note]
+    if done is not None:
+        sql += " AND done = ?"
+        values.append(int(done))
+    if after is not None:
+        sql += " AND (position, id) > (SELECT position, id FROM item WHERE id = ?)"
+        values.append(after)
+    return tuple(item(row) for row in source.rows(f"{sql} ORDER BY position, id LIMIT ?", [*values, limit]))
+
+
+def add(unit: Unit, note: int, entries: Iterable[tuple[str, bool]]) -> list[int]:
+    """Add items at the end of a note's checklist; each is a text and whether it is ticked."""
+    claims.guard(unit, note)
+    row = unit.row("SELECT project FROM note WHERE id = ?", (note,))
+    assert row is not None  # ids come from refs
+    last = unit.row("SELECT coalesce(max(number), 0), count(*) FILTER (WHERE removed = 0) FROM item WHERE note = ?", (note,))
+    assert last is not None  # aggregates always give a row
+    number, present = last
+    ids = []
+    for given, done in entries:
+        number += 1
+        payload = {"note": note, "number": number, "text": validate.line(given, "item", limits.ITEM_CHARS)}
+        if validate.flag(done, "done"):
+            payload["done"] = True
+        ids.append(unit.append("item.added", payload, project=row[0]).seq)
+    if present + len(ids) > limits.ITEMS_PER_CHECKLIST:
+        raise LimitExceeded(f"The checklist would have {present + len(ids)} items, {limits.ITEMS_PER_CHECKLIST} at most")
+    return ids
+
+
+def tick(unit: Unit, found: int, done: bool) -> bool:
+    """Tick an item or take the tick back; says whether that changed anything."""
+    row = unit.row("SELECT done FROM item WHERE id = ?", (found,))
+    assert row is not None  # ids come from refs
+    if bool(row[0]) == done:
+        return False
+    owner, project = _owner(unit, found)
+    claims.guard(unit, found)
+    claims.guard(unit, owner)
+    unit.append("item.changed", {"set": {"done": done}}, record=found, project=project)
+    return True
+
+
+def edit(unit: Unit, ref: Ref, given: str, expected: int | None) -> Written:
+    """Change an item's text."""
+    found = item_id(unit, ref)
+    row = unit.row("SELECT text, origin, revision FROM item WHERE id = ?", (found,))
+    assert row is not None  # ids come from refs
+    text = validate.line(given, "item", limits.ITEM_CHARS)
+    expect(row[2], expected, found)
+    if text == row[0]:
+        return Written(found, row[2], transit=unit.transit)
+    owner, project = _owner(unit, found)
+    claims.guard(unit, found)
+    claims.guard(unit, owner)
+    changes: dict[str, Any] = {"text": text}
+    if (origin := validate.less_trusted(row[1], unit.actor.origin)) != row[1]:
+        changes["origin"] = origin
+    event = unit.append("item.changed", {"set": changes}, record=found, project=project)
+    return Written(found, event.seq, ("text",), transit=unit.transit)
+
+
+def _move(unit: Unit, ref: Ref, before: Ref | None, after: Ref | None) -> Written:
+    if before is not None and after is not None:
+        raise InvalidInput("before= and after= exclude each other")
+    found = item_id(unit, ref)
+    owner, project = _owner(unit, found)
+    sql = "SELECT id, position FROM item WHERE note = ? AND removed = 0 ORDER BY position, id"
+    everyone = unit.rows(sql, (owner,))
+    others = [row for row in everyone if row[0] != found]
+    neighbour = before if before is not None else after
+    index = len(others)
+    if neighbour is not None:
+        beside = item_id(unit, neighbour)
+        order = [row[0] for row in others]
+        if beside not in order:
+            raise InvalidInput(f"Item #{beside} is not another item of note #{owner}")
+        index = order.index(beside) + (after is not None)
+    revision = unit.row("SELECT revision FROM item WHERE id = ?", (found,))
+    assert revision is not None  # ids come from refs
+    if [row[0] for row in everyone].index(found) == index:
+        return Written(found, revision[0], transit=unit.transit)
+    claims.guard(unit, found)
+    claims.guard(unit, owner)
+    place = _position(unit, others, index, project)
+    event = unit.append("item.changed", {"set": {"position": place}}, record=found, project=project)
+    return Written(found, event.seq, ("position",), transit=unit.transit)
+
+
+def _position(unit: Unit, others: list[Row], index: int, project: int) -> float:
+    """A position before the index-th of the others; where there is no room they are spaced anew."""
+    if index == len(others):
+        return float(unit.tx.next)
+    place = tree.place_between(others[index - 1][1] if index else None, others[index][1])
+    if place is not None:
+        return place
+    start = others[0][1] - 2.0 * len(others)
+    for order, (sibling, _) in enumerate(others):
+        unit.append("item.changed", {"set": {"position": start + 2.0 * order}}, record=sibling, project=project)
+    return start + 2.0 * index - 1.0
+
+
+def _of_note(unit: Unit, note: Ref, given: int | Ref) -> int:
+    """The id of an item of this note: its number, or the item itself."""
+    owner = note_id(unit, note)
+    if type(given) is int:
+        row = unit.row("SELECT id FROM item WHERE note = ? AND number = ? AND removed = 0", (owner, given))
+        if row is None:
+            raise NotFound(f"Note #{owner} has no item {given}", next=_numbers(unit, owner))
+        return int(row[0])
+    found, _ = identify(unit, given)
+    if _owner(unit, item_id(unit, given))[0] != owner:
+        raise InvalidInput(f"Item #{found} is not of note #{owner}")
+    return found
+
+
+def _numbers(unit: Unit, note: int) -> str:
+    numbers = [row[0] for row in unit.rows("SELECT number FROM item WHERE note = ? AND removed = 0 LIMIT 20", (note,))]
+    return "It has " + ", ".join(map(str, numbers)) if numbers else "It has no checklist"
+
+
+def _owner(unit: Unit, found: int) -> tuple[int, int]:
+    """The note of an item and its project."""
+    row = unit.row("SELECT note.id, note.project FROM item JOIN note ON note.id = item.note WHERE item.id = ?", (found,))
+    if row is None:
+        raise NotFound(f"There is no item #{found}")
+    return row[0], row[1]
+
+
+def _apply_added(connection: apsw.Connection, event: Event) -> None:
+    payload: dict[str, Any] = {"note": 0, "number": event.seq} if event.payload is None else event.payload
+    done = bool(payload.get("done", False))
+    connection.execute(
+        "INSERT INTO item (id, note, number, text, done, done_by, done_at, position, origin, removed, revision)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+        (
+            event.seq, payload["note"], payload["number"], payload.get("text"), int(done),
+            event.author if done else None, event.at if done else None, float(event.seq), event.origin, event.seq,
+        ),
+    )  # fmt: skip
+    if not done:
+        connection.execute("UPDATE note SET open_items = open_items + 1 WHERE id = ?", (payload["note"],))
+
+
+_COUNT = """
+UPDATE note SET open_items = (SELECT count(*) FROM item WHERE item.note = note.id AND done = 0 AND removed = 0)
+WHERE id = (SELECT note FROM item WHERE id = ?)
+"""
+
+
+def _apply_changed(connection: apsw.Connection, event: Event) -> None:
+    values: dict[str, Any] = {} if event.payload is None else event.payload["set"]
+    columns, bound = ["revision = ?"], [event.seq]  # type: tuple[list[str], list[Any]]
+    for name in ("text", "position", "origin"):
+        if name in values:
+            columns.append(f"{name} = ?")
+            bound.append(values[name])
+    if "done" in values:
+        done = bool(values["done"])
+        columns += ["done = ?", "done_by = ?", "done_at = ?"]
+        bound += [int(done), event.author if done else None, event.at if done else None]
+    connection.execute(f"UPDATE item SET {', '.join(columns)} WHERE id = ?", [*bound, event.record])
+    if "done" in values:
+        connection.execute(_COUNT, (event.record,))
+
+
+def _apply_removed(connection: apsw.Connection, event: Event) -> None:
+    connection.execute("UPDATE item SET removed = 1, revision = ? WHERE id = ?", (event.seq, event.record))
+    connection.execute(_COUNT, (event.record,))
+
+
+EVENTS = (
+    EventKind("item.added", "item", _apply_added, creates=True),
+    EventKind("item.changed", "item", _apply_changed),
+    EventKind("item.removed", "item", _apply_removed),
+)
+PROJECTIONS = ("item",)

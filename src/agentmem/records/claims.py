@@ -1,0 +1,161 @@
+"""Claims: leases on records, held by a run. Operational state; taking and releasing are events, renewing is not."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apsw
+
+from agentmem import limits
+from agentmem.errors import Conflict, Held, InvalidInput
+from agentmem.log.kinds import EventKind
+from agentmem.records import validate
+from agentmem.records.base import Binding, Unit, View
+from agentmem.records.refs import identify
+from agentmem.types import Claim, Event, Ref, moment
+
+_COLUMNS = "record, holder, run, secret, taken_at, expires_at"
+_CLAIMABLE = ("note", "entity", "item")
+
+
+def guard(unit: Unit, record: int) -> None:
+    """Refuse a change of a record that somebody else holds.
+
+    Raises:
+        Held: Names the holder and the expiry.
+    """
+    row = rows_of(unit, record)
+    if row is None or row[5] <= unit.now or _owns(unit.binding, unit.actor.run, row):
+        return
+    raise Held(
+        f"#{record} is claimed by {row[1] or row[2] or 'another run'} until {moment(row[5]):%Y-%m-%d %H:%M:%S} UTC",
+        next="Take another, or wait until it is released or lapses",
+    )
+
+
+def take(unit: Unit, records: Sequence[int], *, seconds: int) -> list[int]:
+    """Claim all of the records or none; one that this run holds already is renewed.
+
+    Returns:
+        The records that were newly taken.
+
+    Raises:
+        Held: One is held by somebody else.
+    """
+    now, expires = unit.now, unit.now + seconds * 1_000_000
+    hashed = _hash(unit.binding.leases.ensure(unit.actor.run))
+    taken = []
+    for record in records:
+        row = rows_of(unit, record)
+        if row is not None and row[5] > now:
+            guard(unit, record)
+            unit.connection.execute("UPDATE lease SET expires_at = ? WHERE record = ?", (expires, record))
+            continue
+        verb = "taken" if row is None else "taken_over"
+        _log(unit, verb, record, {"holder": unit.actor.author, "expires_at": expires})
+        unit.connection.execute(
+            f"INSERT OR REPLACE INTO lease ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+            (record, unit.actor.author, unit.actor.run, hashed, now, expires),
+        )
+        taken.append(record)
+    return taken
+
+
+def release(unit: Unit, records: Iterable[int]) -> list[int]:
+    """Give back what this run holds of the records; one that nobody holds any more is passed over.
+
+    Returns:
+        The records that were released.
+
+    Raises:
+        Held: One is held by somebody else.
+    """
+    released = []
+    for record in records:
+        row = rows_of(unit, record)
+        if row is None:
+            continue
+        guard(unit, record)
+        _log(unit, "released", record, {"lapsed": row[5] <= unit.now})
+        unit.connection.execute("DELETE FROM lease WHERE record = ?", (record,))
+        released.append(record)
+    return released
+
+
+def claimable(source: Unit | View, refs: Iterable[Ref]) -> list[int]:
+    """The ids of records that can be claimed: notes, entities, checklist items."""
+    found = []
+    for ref in refs:
+        record, kind = identify(source, ref)
+        if kind not in _CLAIMABLE:
+            raise InvalidInput(f"#{record} is a {kind}", why="Claimed are notes, entities and checklist items")
+        found.append(record)
+    return found
+
+
+def seconds_of(value: object) -> int:
+    """A lease's length."""
+    return validate.whole(value, "seconds", 1, limits.CLAIM_SECONDS_MAX)
+
+
+def live(view: View, *, run: str | None = None) -> list[Claim]:
+    """The claims that have not lapsed, of one run or of all."""
+    sql = f"SELECT {_COLUMNS} FROM lease WHERE expires_at > ?"
+    values: list[Any] = [view.now]
+    if run is not None:
+        sql += " AND run = ?"
+        values.append(run)
+    return [claim_of(view.binding, row, view.now) for row in view.rows(f"{sql} ORDER BY record", values)]
+
+
+def claim_of(binding: Binding, row: Sequence[Any], now: int) -> Claim:
+    """The value of a row of the table."""
+    mine = _owns(binding, binding.actor.run, row)
+    return Claim(row[0], row[1], row[2], row[4], row[5], row[5] > now, mine)
+
+
+def rows_of(source: Unit | View, record: int) -> Sequence[Any] | None:
+    """The lease of one record, live or lapsed."""
+    return source.row(f"SELECT {_COLUMNS} FROM lease WHERE record = ?", (record,))
+
+
+def _owns(binding: Binding, run: str | None, row: Sequence[Any]) -> bool:
+    secret = binding.leases.get(run)
+    return secret is not None and hmac.compare_digest(_hash(secret), row[3])
+
+
+def _hash(secret: bytes) -> bytes:
+    return hashlib.sha256(secret).digest()
+
+
+def _log(unit: Unit, verb: str, record: int, payload: dict[str, Any]) -> None:
+    row = unit.row("SELECT type, project FROM event WHERE seq = ?", (record,))
+    if row is None:
+        raise Conflict(f"#{record} is no record")
+    project = _project(unit, row[0], record, row[1])
+    unit.append(f"{row[0]}.claim.{verb}", payload, record=record, project=project)
+
+
+def _project(unit: Unit, kind: str, record: int, created_in: int) -> int:
+    """The record's project now: the header of its creation says where it was then."""
+    sql = {
+        "note": "SELECT project FROM note WHERE id = ?",
+        "entity": "SELECT project FROM entity WHERE id = ?",
+        "item": "SELECT note.project FROM item JOIN note ON note.id = item.note WHERE item.id = ?",
+    }[kind]
+    row = unit.row(sql, (record,))
+    return created_in if row is None else row[0]
+
+
+def _apply_nothing(connection: apsw.Connection, event: Event) -> None:
+    """A lease is operational state: its events are history and change no projection."""
+
+
+EVENTS = tuple(
+    EventKind(f"{kind}.claim.{verb}", kind, _apply_nothing)  # type: ignore[arg-type]
+    for kind in _CLAIMABLE
+    for verb in ("taken", "taken_over", "released")
+)

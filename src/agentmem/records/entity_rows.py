@@ -1,0 +1,140 @@
+"""Entities, marks and expected checks in the file: how their events apply, and how a row becomes a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import apsw
+
+from agentmem.log.canonical import canonical, plain
+from agentmem.log.kinds import EventKind
+from agentmem.records.base import Row, Unit, View
+from agentmem.types import Entity, Event, ExpectedChecks, Mark
+
+COLUMNS: Final = (
+    "id, project, type, key, status, attrs, parent, confidence, origin, author, run, created_at, updated_at, revision"
+)
+MARK_COLUMNS: Final = "entity, name, result, value, detail, at, seq, author, run, origin"
+CHECKS_COLUMNS: Final = "id, project, type, filter, names, revision"
+FIELDS: Final = frozenset(("key", "status", "parent", "confidence", "origin"))
+
+
+def entity(row: Row, checks: Mapping[str, str]) -> Entity:
+    """The entity of a row of `COLUMNS` and its current results."""
+    return Entity(*row[:5], plain(row[5]), checks, *row[6:])  # type: ignore[arg-type]
+
+
+def results(source: Unit | View, entities: Sequence[int]) -> dict[int, dict[str, str]]:
+    """The current results of each entity, by check."""
+    found: dict[int, dict[str, str]] = {number: {} for number in entities}
+    for start in range(0, len(entities), 500):
+        part = entities[start : start + 500]
+        sql = f"SELECT entity, name, result FROM mark WHERE entity IN ({', '.join('?' * len(part))})"
+        for number, name, result in source.rows(sql, part):
+            found[number][name] = result
+    return found
+
+
+def load(source: Unit | View, found: int) -> Entity:
+    """The entity of this id, which exists."""
+    row = source.row(f"SELECT {COLUMNS} FROM entity WHERE id = ?", (found,))
+    assert row is not None  # ids come from refs
+    return entity(row, results(source, [found])[found])
+
+
+def mark(row: Row) -> Mark:
+    """The mark of a row of `MARK_COLUMNS`."""
+    return Mark(*row[:3], None if row[3] is None else plain(row[3]), *row[4:])
+
+
+def expected(row: Row) -> ExpectedChecks:
+    """The declaration of a row of `CHECKS_COLUMNS`; an empty filter is none."""
+    return ExpectedChecks(row[0], row[1], row[2], row[3] or None, tuple(plain(row[4])), row[5])
+
+
+def _apply_added(connection: apsw.Connection, event: Event) -> None:
+    payload: dict[str, Any] = {"type": "erased"} if event.payload is None else event.payload
+    get = payload.get
+    connection.execute(
+        f"INSERT INTO entity ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            event.seq, event.project, payload["type"], get("key"), get("status", "new"), canonical(get("attrs", {})),
+            get("parent"), get("confidence"), event.origin, event.author, event.run, event.at, event.at, event.seq,
+        ),
+    )  # fmt: skip
+
+
+def _apply_changed(connection: apsw.Connection, event: Event) -> None:
+    columns, bound = ["revision = ?", "updated_at = ?"], [event.seq, event.at]  # type: tuple[list[str], list[Any]]
+    if event.payload is not None:
+        for name, value in event.payload.get("set", {}).items():
+            if name in FIELDS:
+                columns.append(f"{name} = ?")
+                bound.append(value)
+        added, removed = event.payload.get("attrs", {}), event.payload.get("removed", [])
+        if added or removed:
+            row = connection.execute("SELECT attrs FROM entity WHERE id = ?", (event.record,)).fetchone()
+            attrs = {} if row is None else plain(row[0])
+            attrs.update(added)
+            for name in removed:
+                attrs.pop(name, None)
+            columns.append("attrs = ?")
+            bound.append(canonical(attrs))
+    connection.execute(f"UPDATE entity SET {', '.join(columns)} WHERE id = ?", [*bound, event.record])
+
+
+_MARK = f"""
+INSERT OR REPLACE INTO mark ({MARK_COLUMNS}, project, type)
+SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ?, project, type FROM entity WHERE id = ?
+"""
+
+
+def _apply_marked(connection: apsw.Connection, event: Event) -> None:
+    if event.payload is not None:
+        for name, given in event.payload["marks"].items():
+            value = None if "value" not in given else canonical(given["value"])
+            connection.execute(
+                _MARK,
+                (name, given["result"], value, given.get("detail"), event.at, event.seq, event.author, event.run,
+                 event.origin, event.record),
+            )  # fmt: skip
+    _touch(connection, event)
+
+
+def _apply_unmarked(connection: apsw.Connection, event: Event) -> None:
+    if event.payload is not None:
+        for name in event.payload["names"]:
+            connection.execute("DELETE FROM mark WHERE entity = ? AND name = ?", (event.record, name))
+    _touch(connection, event)
+
+
+def _touch(connection: apsw.Connection, event: Event) -> None:
+    connection.execute("UPDATE entity SET revision = ?, updated_at = ? WHERE id = ?", (event.seq, event.at, event.record))
+
+
+def _apply_declared(connection: apsw.Connection, event: Event) -> None:
+    payload: dict[str, Any] = {"type": "erased", "names": []} if event.payload is None else event.payload
+    connection.execute(
+        f"INSERT INTO checks ({CHECKS_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+        (event.seq, event.project, payload["type"], payload.get("where", ""), canonical(payload["names"]), event.seq),
+    )
+
+
+def _apply_redeclared(connection: apsw.Connection, event: Event) -> None:
+    if event.payload is not None:
+        connection.execute(
+            "UPDATE checks SET names = ? WHERE id = ?", (canonical(event.payload["set"]["names"]), event.record)
+        )
+    connection.execute("UPDATE checks SET revision = ? WHERE id = ?", (event.seq, event.record))
+
+
+EVENTS = (
+    EventKind("entity.added", "entity", _apply_added, creates=True),
+    EventKind("entity.changed", "entity", _apply_changed),
+    EventKind("entity.marked", "entity", _apply_marked),
+    EventKind("entity.unmarked", "entity", _apply_unmarked),
+    EventKind("checks.declared", "checks", _apply_declared, creates=True),
+    EventKind("checks.changed", "checks", _apply_redeclared),
+)
+PROJECTIONS = ("entity", "mark", "checks")

@@ -1,0 +1,189 @@
+"""Links: typed, directed edges between two notes, or free ones between two entities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import apsw
+
+from agentmem import limits
+from agentmem.errors import Conflict, InvalidInput, LimitExceeded
+from agentmem.log.kinds import EventKind
+from agentmem.records import claims, validate
+from agentmem.records.base import Namespace, Unit, View
+from agentmem.records.refs import identify
+from agentmem.types import LINK_KINDS, Event, Link, LinkKind, Ref, Written
+
+_COLUMNS = "src, dst, kind, seq, author, run"
+
+
+class Links(Namespace):
+    """`store.links`: add, remove, list."""
+
+    __slots__ = ()
+
+    def add(self, src: Ref, kind: LinkKind | str, dst: Ref, *, request_id: str | None = None) -> Written:
+        """Link two notes or two entities: `src kind dst`. A link that is there already changes nothing.
+
+        `answers` closes the question `dst` in the same transaction. `depends_on` must not close a circle.
+
+        Raises:
+            InvalidInput: Unknown kind between notes, a note and an entity, or a record with itself.
+            Conflict: A circle of `depends_on` or `supersedes`.
+        """
+        return self._binding.run(
+            "links.add", {"src": src, "kind": kind, "dst": dst}, request_id, lambda unit: add(unit, src, kind, dst)
+        )
+
+    def remove(self, src: Ref, kind: LinkKind | str, dst: Ref, *, request_id: str | None = None) -> Written:
+        """Take a link away. `changed` of the answer is empty if there was none."""
+
+        def command(unit: Unit) -> Written:
+            source, target, of = _ends(unit, src, kind, dst)
+            claims.guard(unit, source)
+            if unit.row("SELECT 1 FROM link WHERE src = ? AND kind = ? AND dst = ?", (source, kind, target)) is None:
+                return Written(source, revision(unit, of, source), transit=unit.transit)
+            project = _project(unit, of, source)
+            event = unit.append(f"{of}.unlinked", {"dst": target, "kind": kind}, record=source, project=project)
+            return Written(source, event.seq, ("links",), transit=unit.transit)
+
+        return self._binding.run("links.remove", {"src": src, "kind": kind, "dst": dst}, request_id, command)
+
+    def list(self, ref: Ref, *, kind: str | None = None, limit: int = limits.PAGE, after: int = 0) -> tuple[Link, ...]:
+        """The links from and to a record, oldest first.
+
+        Args:
+            ref: A note or an entity.
+            kind: Links of this kind only.
+            limit: At most so many.
+            after: Only those written after this seq: the `seq` of the last link of the page before.
+        """
+        with self._binding.reading() as view:
+            found, _ = identify(view, ref)
+            return of_record(view, found, kind=kind, limit=validate.page(limit), after=after)
+
+
+def of_record(view: View, record: int, *, kind: str | None, limit: int, after: int = 0) -> tuple[Link, ...]:
+    """The links from and to a record, oldest first."""
+    also = "" if kind is None else "AND kind = ?3"
+    sql = f"""
+    SELECT * FROM (
+        SELECT {_COLUMNS} FROM link WHERE src = ?1 {also} UNION SELECT {_COLUMNS} FROM link WHERE dst = ?1 {also}
+    ) WHERE seq > ?2 ORDER BY seq LIMIT {limit}
+    """
+    values = [record, after] if kind is None else [record, after, kind]
+    return tuple(Link(*row) for row in view.rows(sql, values))
+
+
+def add(unit: Unit, src: Ref, kind: str, dst: Ref) -> Written:
+    """The command behind `store.links.add`."""
+    source, target, of = _ends(unit, src, kind, dst)
+    claims.guard(unit, source)
+    if unit.row("SELECT 1 FROM link WHERE src = ? AND kind = ? AND dst = ?", (source, kind, target)) is not None:
+        return Written(source, revision(unit, of, source), transit=unit.transit)
+    if of == "note" and kind in ("depends_on", "supersedes") and _reaches(unit, target, source, kind):
+        raise Conflict(
+            f"#{target} {kind} #{source} already, directly or by others", why=f"{kind} must not go in a circle"
+        )
+    project = _project(unit, of, source)
+    event = unit.append(f"{of}.linked", {"dst": target, "kind": kind}, record=source, project=project)
+    if kind == "answers" and of == "note":
+        _close_question(unit, target)
+    return Written(source, event.seq, ("links",), transit=unit.transit)
+
+
+def add_several(unit: Unit, src: int, given: Iterable[tuple[str, Ref]]) -> None:
+    """Links of a note that is just being written."""
+    pairs = list(given)
+    if len(pairs) > limits.LINKS_PER_WRITE:
+        raise LimitExceeded(f"{len(pairs)} links at once, {limits.LINKS_PER_WRITE} at most")
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise InvalidInput(f"{pair!r} is no link", why="A link is a pair: its kind and the record it points at")
+        add(unit, src, pair[0], pair[1])
+
+
+def revision(unit: Unit, of: str, record: int) -> int:
+    """The current revision of a note or entity."""
+    row = unit.row(f"SELECT revision FROM {of} WHERE id = ?", (record,))
+    return 0 if row is None else row[0]
+
+
+def _ends(unit: Unit, src: Ref, kind: str, dst: Ref) -> tuple[int, int, str]:
+    (source, source_type), (target, target_type) = identify(unit, src), identify(unit, dst)
+    if source_type != target_type or source_type not in ("note", "entity"):
+        raise InvalidInput(
+            f"#{source} is a {source_type}, #{target} a {target_type}",
+            why="A link joins two notes or two entities",
+            next="To attach a note to an entity give about=" if "note" in (source_type, target_type) else "",
+        )
+    if source == target:
+        raise InvalidInput(f"#{source} cannot be linked with itself")
+    if source_type == "note":
+        validate.choice(kind, "link kind", LINK_KINDS)
+    else:
+        validate.token(kind, "link kind")
+    if kind == "answers" and source_type == "note":
+        row = unit.row("SELECT kind FROM note WHERE id = ?", (target,))
+        if row is not None and row[0] != "question":
+            raise InvalidInput(f"#{target} is a {row[0]}", why="`answers` points at a question")
+    return source, target, source_type
+
+
+def _reaches(unit: Unit, start: int, goal: int, kind: str) -> bool:
+    sql = """
+    WITH RECURSIVE onward (id) AS (
+        VALUES (?1) UNION SELECT link.dst FROM onward JOIN link ON link.src = onward.id AND link.kind = ?3
+    ) SELECT 1 FROM onward WHERE id = ?2
+    """
+    return unit.row(sql, (start, goal, kind)) is not None
+
+
+def _close_question(unit: Unit, question: int) -> None:
+    row = unit.row("SELECT status, project FROM note WHERE id = ?", (question,))
+    if row is not None and row[0] == "open":
+        claims.guard(unit, question)
+        unit.append("note.changed", {"set": {"status": "done"}}, record=question, project=row[1])
+
+
+def _project(unit: Unit, of: str, record: int) -> int:
+    row = unit.row(f"SELECT project FROM {of} WHERE id = ?", (record,))
+    assert row is not None  # ids come from refs
+    return int(row[0])
+
+
+def _apply_linked(connection: apsw.Connection, event: Event) -> None:
+    if event.payload is not None:
+        connection.execute(
+            f"INSERT INTO link ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+            (event.record, event.payload["dst"], event.payload["kind"], event.seq, event.author, event.run),
+        )
+    _touch(connection, event)
+
+
+def _apply_unlinked(connection: apsw.Connection, event: Event) -> None:
+    if event.payload is not None:
+        connection.execute(
+            "DELETE FROM link WHERE src = ? AND kind = ? AND dst = ?",
+            (event.record, event.payload["kind"], event.payload["dst"]),
+        )
+    _touch(connection, event)
+
+
+def _touch(connection: apsw.Connection, event: Event) -> None:
+    values: tuple[Any, ...]
+    if event.type == "note":
+        sql, values = "UPDATE note SET revision = ?, changed = ? WHERE id = ?", (event.seq, event.seq, event.record)
+    else:
+        sql, values = "UPDATE entity SET revision = ? WHERE id = ?", (event.seq, event.record)
+    connection.execute(sql, values)
+
+
+EVENTS = (
+    EventKind("note.linked", "note", _apply_linked),
+    EventKind("note.unlinked", "note", _apply_unlinked),
+    EventKind("entity.linked", "entity", _apply_linked),
+    EventKind("entity.unlinked", "entity", _apply_unlinked),
+)
+PROJECTIONS = ("link",)

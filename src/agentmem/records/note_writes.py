@@ -1,0 +1,239 @@
+"""The commands that write notes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from agentmem import limits
+from agentmem.errors import Conflict, InvalidInput, NotFound
+from agentmem.log.canonical import canonical
+from agentmem.records import claims, likeness, links, note_rows, scopes, tree, validate
+from agentmem.records.base import Unit
+from agentmem.records.refs import entity_id, note_id
+from agentmem.types import NOTE_KINDS, STATUSES, TASK_KINDS, UNFINISHED, Note, NoteKind, Ref, Scope, Status, Written
+
+
+@frozen
+class NewNote:
+    """One note to be written by `notes.add_many`. Fields as the arguments of `notes.add`.
+
+    `parent` and the targets of `links` may be `"$1"`, `"$2"`, …: the first, second note of the same call.
+    """
+
+    kind: NoteKind
+    title: str
+    body: str = field(default="", kw_only=True)
+    status: Status | None = field(default=None, kw_only=True)
+    parent: Ref | None = field(default=None, kw_only=True)
+    tags: Sequence[str] = field(default=(), kw_only=True)
+    pin: bool = field(default=False, kw_only=True)
+    confidence: float | None = field(default=None, kw_only=True)
+    basis: str | None = field(default=None, kw_only=True)
+    about: Ref | None = field(default=None, kw_only=True)
+    why: str | None = field(default=None, kw_only=True)
+    scope: Scope | None = field(default=None, kw_only=True)
+    links: Sequence[tuple[str, Ref]] = field(default=(), kw_only=True)
+    dated: int | None = field(default=None, kw_only=True)
+    source: str | None = field(default=None, kw_only=True)
+
+
+
+def add(unit: Unit, new: NewNote, *, similar: bool) -> Written:
+    """The command behind `store.notes.add`."""
+    payload, project = _payload(unit, new)
+    alike = likeness.similar(unit, project, payload["title"]) if similar else ()
+    event = unit.append("note.added", payload, project=project)
+    if new.links:
+        links.add_several(unit, event.seq, new.links)
+    return Written(event.seq, unit.tx.seq, ("created",), alike, (), transit=unit.transit)
+
+
+def _payload(unit: Unit, new: NewNote) -> tuple[dict[str, Any], int]:
+    """The payload of a new note, its defaults left out, and its project."""
+    kind = new.kind if new.kind in STATUSES else validate.choice(new.kind, "kind", NOTE_KINDS)
+    status = STATUSES[kind][0] if new.status is None else validate.choice(new.status, "status", STATUSES[kind])
+    payload: dict[str, Any] = {"kind": kind, "title": validate.line(new.title, "title", limits.TITLE_CHARS)}
+    payload["status"] = status
+    if new.body:
+        payload["body"] = validate.text(new.body, "body", limits.BODY_BYTES)
+    if new.tags:
+        payload["tags"] = list(validate.tags(new.tags))
+    if new.pin:
+        payload["pinned"] = validate.flag(new.pin, "pin")
+    if new.confidence is not None:
+        payload["confidence"] = validate.confidence(new.confidence)
+    if new.basis is not None:
+        payload["basis"] = validate.line(new.basis, "basis", limits.BASIS_CHARS)
+    if new.why is not None:
+        payload["why"] = _why(kind, new.why)
+    if new.scope is not None:
+        payload["scope"] = _scope(unit, kind, new.scope)
+    if new.dated is not None:
+        payload["dated"] = validate.whole(new.dated, "dated", -limits.INT_MAX, limits.INT_MAX)
+    if new.source is not None:
+        payload["source"] = validate.line(new.source, "source", limits.BODY_BYTES)
+    if new.about is not None:
+        payload["entity"] = entity_id(unit, new.about)
+    project = _project(unit, kind, new.parent, payload)
+    return payload, project
+
+
+def _project(unit: Unit, kind: str, parent: Ref | None, payload: dict[str, Any]) -> int:
+    """The project of a new note: its parent's, if it has one. Puts the parent into the payload."""
+    if parent is None:
+        project = unit.project
+    elif kind == "goal":
+        raise InvalidInput("A goal has no parent", next="Use a step beneath the other goal")
+    else:
+        above = payload["parent"] = note_id(unit, parent)
+        project, _ = tree.admit(unit, above)
+    if "entity" in payload:
+        _same_project(unit, payload["entity"], project)
+    return project
+
+
+def _same_project(unit: Unit, entity: int, project: int) -> None:
+    row = unit.row("SELECT project FROM entity WHERE id = ?", (entity,))
+    if row is not None and row[0] != project:
+        raise InvalidInput(f"Entity #{entity} is in another project", why="A note and its entity stay in one project")
+
+
+def _why(kind: str, why: str) -> str:
+    if kind != "attempt":
+        raise InvalidInput("why= belongs to attempts", next="Put the reason into basis= or the body")
+    return validate.text(why, "why", limits.WHY_BYTES)
+
+
+def _scope(unit: Unit, kind: str, scope: Scope) -> dict[str, Any]:
+    if kind not in TASK_KINDS:
+        raise InvalidInput("scope= belongs to goals and steps")
+    return note_rows.scope_json(scopes.checked(scope))
+
+
+def placed(new: object, made: Sequence[int]) -> NewNote:
+    """The note with `$n` replaced by the n-th id of the call."""
+    if not isinstance(new, NewNote):
+        raise InvalidInput(f"{type(new).__name__} is no new note", next="Give agentmem.NewNote values")
+    pairs = [(kind, _numbered(target, made)) for kind, target in new.links]
+    return evolve(new, parent=_numbered(new.parent, made), links=pairs)
+
+
+def _numbered(ref: Any, made: Sequence[int]) -> Any:
+    if not (isinstance(ref, str) and ref.startswith("$")):
+        return ref
+    number = ref[1:]
+    if not (number.isascii() and number.isdigit() and 1 <= int(number) <= len(made)):
+        raise NotFound(f"{ref} names no earlier note of this call", why=f"{len(made)} came before it")
+    return made[int(number) - 1]
+
+
+def update(unit: Unit, ref: Ref, given: Mapping[str, Any], expected: int | None) -> Written:
+    """The command behind `store.notes.update`; `given` has the fields that are set, by their public names."""
+    found = note_id(unit, ref)
+    claims.guard(unit, found)
+    note = note_rows.load(unit, found)
+    expect(note.revision, expected, found)
+    wanted = _wanted(unit, note, given)
+    current = {name: _current(note, name) for name in wanted}
+    changes = {name: value for name, value in wanted.items() if canonical(value) != canonical(current[name])}
+    if not changes:
+        return Written(found, note.revision, transit=unit.transit)
+    if changes.keys() & {"title", "body", "basis", "why"}:
+        origin = validate.less_trusted(note.origin, unit.actor.origin)
+        if origin != note.origin:
+            changes["origin"] = origin
+    event = unit.append("note.changed", {"set": changes}, record=found, project=note.project)
+    notices = left_beneath(unit, found) if "status" in changes else ()
+    return Written(found, event.seq, tuple(sorted(changes)), (), notices, transit=unit.transit)
+
+
+def expect(current: int, expected: int | None, record: int) -> None:
+    """Refuse a change that was decided on another revision.
+
+    Raises:
+        Conflict: `expected` is given and is not the current revision.
+    """
+    if expected is not None and expected != current:
+        raise Conflict(
+            f"#{record} is at revision {current}, not {expected}",
+            why="It was changed since it was read",
+            next="Read it again and decide anew",
+            current=current,
+        )
+
+
+def _wanted(unit: Unit, note: Note, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields as an event would set them, from the public names."""
+    if "append" in given and "body" in given:
+        raise InvalidInput("body= and append= exclude each other")
+    wanted: dict[str, Any] = {}
+    for name, value in given.items():
+        match name:
+            case "title":
+                wanted["title"] = validate.line(value, "title", limits.TITLE_CHARS)
+            case "body":
+                wanted["body"] = validate.text(value, "body", limits.BODY_BYTES)
+            case "append":
+                added = validate.written(value, "append", limits.BODY_BYTES)
+                whole = f"{note.body}\n{added}" if note.body else added
+                wanted["body"] = validate.text(whole, "body", limits.BODY_BYTES)
+            case "status":
+                wanted["status"] = validate.choice(value, "status", STATUSES[note.kind])
+            case "tags":
+                wanted["tags"] = list(validate.tags(() if value is None else value))
+            case "pin":
+                wanted["pinned"] = validate.flag(value, "pin")
+            case "confidence":
+                wanted["confidence"] = validate.confidence(value)
+            case "basis":
+                wanted["basis"] = validate.optional_line(value, "basis", limits.BASIS_CHARS)
+            case "why":
+                wanted["why"] = None if value is None else _why(note.kind, value)
+            case "scope":
+                wanted["scope"] = None if value is None else _scope(unit, note.kind, value)
+            case "dated":
+                wanted["dated"] = None if value is None else validate.whole(value, name, -limits.INT_MAX, limits.INT_MAX)
+            case "source":
+                wanted["source"] = validate.optional_line(value, "source", limits.BODY_BYTES)
+            case "about":
+                wanted["entity"] = None if value is None else entity_id(unit, value)
+                if wanted["entity"] is not None:
+                    _same_project(unit, wanted["entity"], note.project)
+            case _:
+                raise InvalidInput(f"A note has no field {name!r}")
+    return wanted
+
+
+def _current(note: Note, name: str) -> Any:
+    value = getattr(note, name)
+    if name == "scope":
+        return None if value is None else note_rows.scope_json(value)
+    return value
+
+
+def left_beneath(unit: Unit, note: int, *, closing: bool = False) -> tuple[str, ...]:
+    """One notice if a task that was just closed, or is closing, has open steps or checklist items beneath it."""
+    row = unit.row("SELECT kind, status FROM note WHERE id = ?", (note,))
+    if row is None or row[0] not in TASK_KINDS or (row[1] in UNFINISHED and not closing):
+        return ()
+    counted = unit.row(f"{tree.BENEATH} {_LEFT}", (note, *UNFINISHED, *TASK_KINDS))
+    assert counted is not None  # aggregates always give a row
+    steps, items = counted
+    parts = []
+    if steps:
+        parts.append(f"{steps} open step{'s' if steps > 1 else ''}")
+    if items:
+        parts.append(f"{items} open checklist item{'s' if items > 1 else ''}")
+    return (f"#{note} is closed with {' and '.join(parts)} beneath it",) if parts else ()
+
+
+_LEFT = """
+SELECT (SELECT count(*) FROM beneath JOIN note USING (id)
+        WHERE id <> ?1 AND status IN (?2, ?3) AND kind IN (?4, ?5)),
+       (SELECT count(*) FROM beneath JOIN item ON item.note = beneath.id AND item.done = 0 AND item.removed = 0)
+"""
+
+

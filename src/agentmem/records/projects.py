@@ -1,0 +1,151 @@
+"""Projects: namespaces in a store, and the one that a directory stands for."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import apsw
+from attrs import frozen
+
+from agentmem import limits
+from agentmem.errors import Conflict, NotFound
+from agentmem.log.kinds import EventKind
+from agentmem.records import validate
+from agentmem.records.base import Namespace, Unit
+from agentmem.types import Event, Project, Written
+
+_COLUMNS = "id, name, created_at, revision"
+
+
+@frozen
+class ProjectStats:
+    """What a project holds, in numbers of records."""
+
+    project: Project
+    notes: Mapping[str, int]
+    entities: Mapping[str, int]
+    events: int
+
+
+class Projects(Namespace):
+    """`store.projects`: list, create, rename, numbers."""
+
+    __slots__ = ()
+
+    def list(self) -> tuple[Project, ...]:
+        """Every project of the store, oldest first."""
+        with self._binding.reading() as view:
+            return tuple(Project(*row) for row in view.rows(f"SELECT {_COLUMNS} FROM project ORDER BY id"))
+
+    def get(self, name: str | None = None) -> Project:
+        """The project of this name, or the view's own.
+
+        Raises:
+            NotFound: Nothing was ever written in it.
+        """
+        wanted = self._binding.project if name is None else name
+        with self._binding.reading() as view:
+            row = view.row(f"SELECT {_COLUMNS} FROM project WHERE name = ?", (wanted,))
+            if row is None:
+                raise NotFound(f"There is no project {wanted!r}", next="A project comes to be with the first write in it")
+            return Project(*row)
+
+    def rename(self, name: str, *, request_id: str | None = None) -> Written:
+        """Give the view's project another name. Its records keep their ids.
+
+        Raises:
+            Conflict: Another project has the name.
+            NotFound: Nothing was ever written in the view's project.
+        """
+        name = validate.label(name, "project", limits.PROJECT_CHARS)
+
+        def command(unit: Unit) -> Written:
+            row = unit.row(f"SELECT {_COLUMNS} FROM project WHERE name = ?", (self._binding.project,))
+            if row is None:
+                raise NotFound(f"There is no project {self._binding.project!r}")
+            if row[1] == name:
+                return Written(row[0], row[3], transit=unit.transit)
+            if unit.row("SELECT 1 FROM project WHERE name = ?", (name,)) is not None:
+                raise Conflict(f"There is a project {name!r} already")
+            event = unit.append("project.changed", {"set": {"name": name}}, record=row[0], project=row[0])
+            return Written(row[0], event.seq, ("name",), transit=unit.transit)
+
+        return self._binding.run("projects.rename", {"name": name}, request_id, command)
+
+    def stats(self) -> ProjectStats:
+        """How many notes of each kind, entities of each type, and events the view's project has."""
+        project = self.get()
+        with self._binding.reading() as view:
+            notes = view.rows("SELECT kind, count(*) FROM note WHERE project = ? GROUP BY kind", (project.id,))
+            entities = view.rows("SELECT type, count(*) FROM entity WHERE project = ? GROUP BY type", (project.id,))
+            events = view.row("SELECT count(*) FROM event WHERE project = ?", (project.id,))
+        return ProjectStats(project, dict(notes), dict(entities), events[0] if events else 0)
+
+
+def default_project(directory: Path | str | None = None) -> str:
+    """The project that a directory stands for: its base name and a short hash of a real path.
+
+    The path hashed is that of git's common directory, which all worktrees of one repository share, or
+    of the directory itself outside a repository. Two directories of one name do not collide.
+
+    Args:
+        directory: The current one if None.
+    """
+    start = Path(directory or ".").resolve()
+    common = _git_common_directory(start)
+    anchor = start if common is None else common
+    named = anchor.parent if anchor.name == ".git" else anchor
+    name = re.sub(r"[^\w.\-]+", "-", named.name).strip("-.") or "root"
+    short = hashlib.sha256(str(anchor).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{name[: limits.PROJECT_CHARS - 9]}-{short}"
+
+
+def _git_common_directory(start: Path) -> Path | None:
+    """The repository's common directory, read from its files."""
+    for place in (start, *start.parents):
+        dot = place / ".git"
+        if dot.is_dir():
+            return dot.resolve()
+        if dot.is_file():
+            return _linked(place, dot)
+        if (place / "HEAD").is_file() and (place / "objects").is_dir() and (place / "refs").is_dir():
+            return place  # a bare repository
+    return None
+
+
+def _linked(place: Path, dot: Path) -> Path | None:
+    """The common directory of a worktree or a submodule, whose `.git` is a file `gitdir: <path>`."""
+    first = dot.read_text("utf-8", "replace").partition("\n")[0]
+    if not first.startswith("gitdir:"):
+        return None
+    directory = (place / first.removeprefix("gitdir:").strip()).resolve()
+    pointer = directory / "commondir"
+    if not pointer.is_file():
+        return directory
+    return (directory / pointer.read_text("utf-8", "replace").strip()).resolve()
+
+
+def _apply_created(connection: apsw.Connection, event: Event) -> None:
+    name = None if event.payload is None else event.payload["name"]
+    connection.execute(
+        "INSERT INTO project (id, name, created_at, revision) VALUES (?, ?, ?, ?)",
+        (event.record, name, event.at, event.seq),
+    )
+
+
+def _apply_changed(connection: apsw.Connection, event: Event) -> None:
+    values: dict[str, Any] = {} if event.payload is None else event.payload["set"]
+    if "name" in values:
+        connection.execute("UPDATE project SET name = ? WHERE id = ?", (values["name"], event.record))
+    connection.execute("UPDATE project SET revision = ? WHERE id = ?", (event.seq, event.record))
+
+
+EVENTS = (
+    EventKind("project.created", "project", _apply_created, creates=True),
+    EventKind("project.changed", "project", _apply_changed),
+)
+PROJECTIONS = ("project",)

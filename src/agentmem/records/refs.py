@@ -1,0 +1,128 @@
+"""From what a caller names a record by to its id: an id, `"57"`, a value with an id, `"type:key"`, `"14.3"`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from agentmem.errors import InvalidInput, NotFound
+from agentmem.log.ledger import refuse_void
+from agentmem.records.base import Unit, View
+from agentmem.types import HasId, Ref
+
+_ID = re.compile(r"#?([1-9][0-9]{0,18})", re.ASCII)
+_ITEM = re.compile(r"#?([1-9][0-9]{0,18})\.([1-9][0-9]{0,9})", re.ASCII)
+_ENTITY = re.compile(r"([^\s:]{1,48}):(.+)", re.DOTALL)
+
+Source = Unit | View
+
+
+def identify(source: Source, ref: Ref) -> tuple[int, str]:
+    """The id of the record that `ref` names, and its type.
+
+    Raises:
+        NotFound: There is none, or it was purged; a number that is an event's says whose.
+        InvalidInput: It is no way to name a record.
+    """
+    if type(ref) is int:
+        return _by_id(source, ref)
+    if isinstance(ref, str):
+        return _by_text(source, ref)
+    if isinstance(ref, HasId):
+        refuse_void(ref)
+        return _by_id(source, ref.id)
+    raise InvalidInput(f"{ref!r} names no record", next="Give an id, a record, 'type:key' for an entity, '14.3' for an item")
+
+
+def note_id(source: Source, ref: Ref, *, kinds: tuple[str, ...] = ()) -> int:
+    """The id of the note that `ref` names.
+
+    Args:
+        source: Where to look.
+        ref: Names a note.
+        kinds: The kinds it may be of; any if empty.
+    """
+    found, kind = identify(source, ref)
+    if kind != "note":
+        raise InvalidInput(f"{_shown(ref)} is not a note but a record of type {kind}")
+    if kinds:
+        row = source.row("SELECT kind FROM note WHERE id = ?", (found,))
+        if row is not None and row[0] not in kinds:
+            raise InvalidInput(f"#{found} is a {row[0]}", why="Wanted is a " + " or ".join(kinds))
+    return found
+
+
+def entity_id(source: Source, ref: Ref) -> int:
+    """The id of the entity that `ref` names."""
+    found, kind = identify(source, ref)
+    if kind != "entity":
+        raise InvalidInput(f"{_shown(ref)} is not an entity but a record of type {kind}")
+    return found
+
+
+def item_id(source: Source, ref: Ref) -> int:
+    """The id of the checklist item that `ref` names."""
+    found, kind = identify(source, ref)
+    if kind != "item":
+        raise InvalidInput(f"{_shown(ref)} is not a checklist item but a record of type {kind}", next="Write '14.3' for item 3 of note 14")
+    return found
+
+
+def _by_text(source: Source, ref: str) -> tuple[int, str]:
+    text = ref.strip()
+    if whole := _ID.fullmatch(text):
+        return _by_id(source, int(whole[1]))
+    if part := _ITEM.fullmatch(text):
+        row = source.row(
+            "SELECT id FROM item WHERE note = ? AND number = ? AND removed = 0", (int(part[1]), int(part[2]))
+        )
+        if row is None:
+            raise NotFound(f"There is no item {text}", next=f"See the checklist of note {part[1]}")
+        return row[0], "item"
+    if named := _ENTITY.fullmatch(text):
+        return _by_key(source, named[1], named[2]), "entity"
+    raise InvalidInput(f"{ref!r} names no record", next="Give an id, 'type:key' for an entity, '14.3' for an item")
+
+
+def _by_key(source: Source, kind: str, key: str) -> int:
+    project = source.known_project
+    row = source.row("SELECT id FROM entity WHERE project = ? AND type = ? AND key = ?", (project, kind, key.strip()))
+    if row is not None:
+        return int(row[0])
+    keys = [found for (found,) in source.rows(_SOME_KEYS, (project, kind)) if found is not None]
+    near = difflib.get_close_matches(key, keys, 1)
+    if near:
+        hint = f"Did you mean {kind}:{near[0]}?"
+    elif keys:
+        hint = "List what there is with entities.query"
+    else:
+        types = [found for (found,) in source.rows("SELECT DISTINCT type FROM entity WHERE project = ? LIMIT 20", (project,))]
+        hint = "Types there are: " + ", ".join(types) if types else "Add it with entities.put"
+    raise NotFound(f"There is no entity {kind}:{key.strip()}", next=hint)
+
+
+_SOME_KEYS = "SELECT key FROM entity WHERE project = ? AND type = ? LIMIT 500"
+
+
+def _by_id(source: Source, number: int) -> tuple[int, str]:
+    row = source.row("SELECT record, type, payload IS NULL, kind FROM event WHERE seq = ?", (number,)) if 0 < number < 2**63 else None
+    if row is None:
+        raise NotFound(f"There is no record #{number}")
+    record, kind, erased, event = row
+    if record != number:
+        raise NotFound(
+            f"#{number} is no record", why=f"Event {number} ({event}) changed record #{record}", next=f"Use #{record}"
+        )
+    if erased:
+        raise NotFound(f"#{number} was purged")
+    if kind == "item":
+        gone = source.row("SELECT 1 FROM item WHERE id = ? AND removed = 1", (number,))
+        if gone is not None:
+            raise NotFound(f"Item #{number} was removed from its checklist")
+    return number, kind
+
+
+def _shown(ref: Ref) -> str:
+    return f"#{ref.id}" if isinstance(ref, HasId) else repr(ref)
+
+

@@ -1,0 +1,182 @@
+"""Checkpoints and summaries: where the work stands, and what a finished task comes to."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import apsw
+
+from agentmem import limits
+from agentmem.errors import InvalidInput
+from agentmem.log.kinds import EventKind
+from agentmem.records import claims, note_rows, tree, validate
+from agentmem.records.base import Row, Unit, View
+from agentmem.records.note_writes import expect, left_beneath
+from agentmem.records.refs import note_id
+from agentmem.types import TASK_KINDS, UNFINISHED, Checkpoint, Event, Ref, Status, Summary, Written
+
+CHECKPOINT_COLUMNS: Final = "id, project, task, text, author, run, origin, at"
+SUMMARY_COLUMNS: Final = "id, note, work, result, confidence, basis, author, origin, at, revision"
+_NAMED: Final = 8  # parts without a summary that a notice names
+
+
+def checkpoint(unit: Unit, given: str, task: Ref | None) -> Written:
+    """Write where the work stands, for a task or for the whole project."""
+    text = validate.written(given, "text", limits.CHECKPOINT_BYTES)
+    found = unit.actor.task if task is None else note_id(unit, task)
+    payload: dict[str, Any] = {"text": text}
+    project = unit.project
+    if found is not None:
+        payload["task"] = found
+        row = unit.row("SELECT project FROM note WHERE id = ?", (found,))
+        project = project if row is None else row[0]
+    event = unit.append("checkpoint.written", payload, project=project)
+    return Written(event.seq, event.seq, ("created",), transit=unit.transit)
+
+
+def latest_checkpoint(source: Unit | View, task: int | None) -> Checkpoint | None:
+    """The last checkpoint of a task; of the project without a task if None."""
+    sql = f"""
+    SELECT {CHECKPOINT_COLUMNS} FROM checkpoint
+    WHERE project = ? AND task IS ? AND text IS NOT NULL ORDER BY id DESC LIMIT 1
+    """
+    project = source.known_project
+    if task is not None:
+        row = source.row("SELECT project FROM note WHERE id = ?", (task,))
+        project = project if row is None else row[0]
+    found = source.row(sql, (project, task))
+    return None if found is None else Checkpoint(*found)
+
+
+def summarize(
+    unit: Unit,
+    task: Ref,
+    *,
+    work: str,
+    result: str,
+    status: Status | None,
+    confidence: float | None,
+    basis: str | None,
+    expected: int | None,
+) -> Written:
+    """Write what a task comes to and close it, in one transaction; a second summary replaces the first."""
+    found = note_id(unit, task, kinds=TASK_KINDS)
+    claims.guard(unit, found)
+    note = note_rows.load(unit, found)
+    expect(note.revision, expected, found)
+    if not (work.strip() or result.strip()):
+        raise InvalidInput("A summary needs work= or result=")
+    wanted = {
+        "work": validate.text(work, "work", limits.SUMMARY_BYTES),
+        "result": validate.text(result, "result", limits.SUMMARY_BYTES),
+        "confidence": validate.confidence(confidence),
+        "basis": validate.optional_line(basis, "basis", limits.BASIS_CHARS),
+    }
+    notices = (*left_beneath(unit, found, closing=True), *_parts_without_summary(unit, found))
+    closing = "done" if status is None and note.status in UNFINISHED else status
+    changed: tuple[str, ...] = ()
+    if closing is not None and closing != note.status:
+        validate.choice(closing, "status", ("done", "failed", "dropped"))
+        unit.append("note.changed", {"set": {"status": closing}}, record=found, project=note.project)
+        changed = ("status",)
+    return _write_summary(unit, found, note.project, wanted, changed, notices)
+
+
+def _write_summary(
+    unit: Unit, note: int, project: int, wanted: dict[str, Any], changed: tuple[str, ...], notices: tuple[str, ...]
+) -> Written:
+    """Add the summary of a note or replace it; last in its transaction, so that it is younger than what it sums up."""
+    row = unit.row(f"SELECT {SUMMARY_COLUMNS} FROM summary WHERE note = ?", (note,))
+    if row is None:
+        payload = {"note": note, **{name: value for name, value in wanted.items() if value not in (None, "")}}
+        event = unit.append("summary.written", payload, project=project)
+        return Written(event.seq, event.seq, (*changed, "summary"), (), notices, transit=unit.transit)
+    current = dict(zip(SUMMARY_COLUMNS.split(", "), row, strict=True))
+    changes = {name: value for name, value in wanted.items() if (current[name] or None) != (value or None)}
+    if (origin := validate.less_trusted(current["origin"], unit.actor.origin)) != current["origin"] and changes:
+        changes["origin"] = origin
+    if not changes and not changed and not stale(unit, note, current["revision"]):
+        return Written(current["id"], current["revision"], (), (), notices, transit=unit.transit)
+    # A repeated summary of a task that changed since says that it still holds.
+    event = unit.append("summary.changed", {"set": changes}, record=current["id"], project=project)
+    return Written(current["id"], event.seq, (*changed, *sorted(changes)), (), notices, transit=unit.transit)
+
+
+def _parts_without_summary(unit: Unit, note: int) -> tuple[str, ...]:
+    sql = f"""
+    {tree.BENEATH} SELECT note.id FROM beneath JOIN note USING (id)
+    WHERE id <> ?1 AND kind IN (?2, ?3) AND status NOT IN (?4, ?5)
+      AND NOT EXISTS (SELECT 1 FROM summary WHERE summary.note = note.id)
+    LIMIT {_NAMED + 1}
+    """
+    found = [row[0] for row in unit.rows(sql, (note, *TASK_KINDS, *UNFINISHED))]
+    if not found:
+        return ()
+    named = ", ".join(f"#{part}" for part in found[:_NAMED]) + (" and more" if len(found) > _NAMED else "")
+    return (f"closed without a summary: {named}",)
+
+
+def summary_of(source: Unit | View, note: int) -> Summary | None:
+    """The current summary of a note, None if it has none or it was purged."""
+    row = source.row(f"SELECT {SUMMARY_COLUMNS} FROM summary WHERE note = ?", (note,))
+    if row is None or (row[2] is None and row[3] is None):
+        return None
+    return summary(row, stale(source, note, row[9]))
+
+
+def summary(row: Row, is_stale: bool) -> Summary:
+    """The summary of a row of `SUMMARY_COLUMNS`."""
+    return Summary(*row, is_stale)
+
+
+_STALE = f"""
+{tree.BENEATH}
+SELECT EXISTS (SELECT 1 FROM beneath JOIN note USING (id) WHERE max(note.changed, note.lost) > ?2)
+    OR EXISTS (SELECT 1 FROM beneath JOIN item ON item.note = beneath.id WHERE item.revision > ?2)
+"""
+
+
+def stale(source: Unit | View, note: int, revision: int) -> bool:
+    """Whether anything beneath a note, now or then, changed after its summary of this revision.
+
+    Claims and confirmations do not count.
+    """
+    row = source.row(_STALE, (note, revision))
+    return row is not None and bool(row[0])
+
+
+def _apply_checkpoint(connection: apsw.Connection, event: Event) -> None:
+    payload: dict[str, Any] = {} if event.payload is None else event.payload
+    connection.execute(
+        f"INSERT INTO checkpoint ({CHECKPOINT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (event.seq, event.project, payload.get("task"), payload.get("text"), event.author, event.run, event.origin,
+         event.at),
+    )  # fmt: skip
+
+
+def _apply_written(connection: apsw.Connection, event: Event) -> None:
+    payload: dict[str, Any] = {"note": -event.seq} if event.payload is None else event.payload
+    connection.execute(
+        "INSERT INTO summary (id, note, work, result, confidence, basis, author, run, origin, at, revision)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            event.seq, payload["note"], payload.get("work"), payload.get("result"), payload.get("confidence"),
+            payload.get("basis"), event.author, event.run, event.origin, event.at, event.seq,
+        ),
+    )  # fmt: skip
+
+
+def _apply_changed(connection: apsw.Connection, event: Event) -> None:
+    values: dict[str, Any] = {} if event.payload is None else event.payload["set"]
+    names = [name for name in ("work", "result", "confidence", "basis", "origin") if name in values]
+    settings = [f"{name} = ?" for name in names] + ["author = ?", "run = ?", "at = ?", "revision = ?"]
+    bound = [*(values[name] for name in names), event.author, event.run, event.at, event.seq, event.record]
+    connection.execute(f"UPDATE summary SET {', '.join(settings)} WHERE id = ?", bound)
+
+
+EVENTS = (
+    EventKind("checkpoint.written", "checkpoint", _apply_checkpoint, creates=True),
+    EventKind("summary.written", "summary", _apply_written, creates=True),
+    EventKind("summary.changed", "summary", _apply_changed),
+)
+PROJECTIONS = ("checkpoint", "summary")

@@ -1,0 +1,179 @@
+"""Checks of arguments at the boundary: each returns the accepted value or raises a typed error.
+
+Titles and labels are one line without control or bidirectional characters, since they are later
+read inside lines. Bodies may hold anything that is text, except NUL and lone surrogates: rendering
+makes control characters visible.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from agentmem import limits
+from agentmem.errors import InvalidInput, LimitExceeded
+from agentmem.types import ORIGINS
+
+# C0, DEL, C1, bidirectional controls, line and paragraph separators, surrogates, noncharacters of the BMP.
+_ODD = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb\ufffe\uffff]")
+_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+_LABEL_MARKS = frozenset("._-/@:+~")
+_TOKEN_MARKS = frozenset("._-/+")
+
+
+def line(text: object, name: str, most: int) -> str:
+    """One line of text, trimmed: not empty, at most `most` characters, no control or bidi characters."""
+    if type(text) is not str:
+        raise InvalidInput(f"{name} must be text, not {type(text).__name__}")
+    text = text.strip()
+    if not text:
+        raise InvalidInput(f"{name} is empty")
+    if len(text) > most:
+        raise LimitExceeded(
+            f"{name} has {len(text)} characters, {most} at most", next="Shorten it; a note's body takes the rest"
+        )
+    # `isprintable` is false for every odd character, and fast.
+    if not text.isprintable():
+        odd = _ODD.search(text)
+        if odd is not None:
+            raise InvalidInput(
+                f"{name} contains the character U+{ord(odd[0]):04X}",
+                why=f"At position {odd.start() + 1}; it is one line without control or bidirectional characters",
+                next="Remove it" if name != "title" else "Put text of several lines into the body",
+            )
+    return text
+
+
+def optional_line(text: object, name: str, most: int) -> str | None:
+    """As `line`, or None."""
+    return None if text is None else line(text, name, most)
+
+
+def text(value: object, name: str, most: int) -> str:
+    """Text of any number of lines, kept verbatim: at most `most` bytes of UTF-8, no NUL, no lone surrogate."""
+    if type(value) is not str:
+        raise InvalidInput(f"{name} must be text, not {type(value).__name__}")
+    odd = _NOT_TEXT.search(value)
+    if odd is not None:
+        raise InvalidInput(f"{name} contains U+{ord(odd[0]):04X} at position {odd.start() + 1}", why="It is not text")
+    if len(value) * 4 > most:
+        size = len(value.encode())
+        if size > most:
+            raise LimitExceeded(f"{name} has {size} bytes, {most} at most", next="Split it into several notes")
+    return value
+
+
+def written(value: object, name: str, most: int) -> str:
+    """As `text`, and not blank."""
+    accepted = text(value, name, most)
+    if not accepted.strip():
+        raise InvalidInput(f"{name} is blank")
+    return accepted
+
+
+def label(value: object, name: str, most: int = limits.LABEL_CHARS) -> str:
+    """A label: letters and digits of any script and `. _ - / @ : + ~`."""
+    return _marked_word(value, name, most, _LABEL_MARKS)
+
+
+def optional_label(value: object, name: str) -> str | None:
+    """As `label`, or None."""
+    return None if value is None else label(value, name)
+
+
+def token(value: object, name: str) -> str:
+    """A short name such as an entity's type or a check: letters and digits of any script and `. _ - / +`."""
+    return _marked_word(value, name, limits.TOKEN_CHARS, _TOKEN_MARKS)
+
+
+def _marked_word(value: object, name: str, most: int, marks: frozenset[str]) -> str:
+    if type(value) is not str:
+        raise InvalidInput(f"{name} must be text, not {type(value).__name__}")
+    if not value:
+        raise InvalidInput(f"{name} is empty")
+    if len(value) > most:
+        raise LimitExceeded(f"{name} has {len(value)} characters, {most} at most")
+    if not value.isalnum():
+        for character in value:
+            if not (character.isalnum() or character in marks or _combining(character)):
+                raise InvalidInput(
+                    f"{name} contains {character!a}",
+                    why=f"Allowed are letters, digits and {' '.join(sorted(marks))}",
+                )
+    return value
+
+
+def _combining(character: str) -> bool:
+    """Vowel signs and accents are part of words in many scripts; `isalnum` is false for them."""
+    import unicodedata
+
+    return unicodedata.category(character) in ("Mn", "Mc")
+
+
+def tags(values: object) -> tuple[str, ...]:
+    """Tags without repeats, in the order given."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidInput("tags must be a list of text", next='For one tag write ["name"]')
+    found = dict.fromkeys(label(value, "tag", limits.TAG_CHARS) for value in values)
+    if len(found) > limits.TAGS_PER_NOTE:
+        raise LimitExceeded(f"{len(found)} tags, {limits.TAGS_PER_NOTE} at most")
+    return tuple(found)
+
+
+def confidence(value: object) -> float | None:
+    """A number from 0 to 1, or None."""
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= 1:  # type: ignore[arg-type, operator]
+        raise InvalidInput(f"confidence is {value!r}", why="It is a number from 0 to 1")
+    return float(value)  # type: ignore[arg-type]
+
+
+def choice(value: object, name: str, allowed: Sequence[str]) -> str:
+    """One of a closed set of words; the error names them and the nearest."""
+    if type(value) is str and value in allowed:
+        return value
+    import difflib
+
+    near = difflib.get_close_matches(str(value), allowed, 1)
+    raise InvalidInput(
+        f"{name} is {value!r}", why="Allowed are " + ", ".join(allowed), next=f"Did you mean {near[0]}?" if near else ""
+    )
+
+
+def flag(value: object, name: str) -> bool:
+    """True or False, nothing that merely counts as one."""
+    if type(value) is not bool:
+        raise InvalidInput(f"{name} must be true or false, not {value!r}")
+    return value
+
+
+def whole(value: object, name: str, least: int, most: int) -> int:
+    """An integer within bounds."""
+    if type(value) is not int or not least <= value <= most:
+        raise InvalidInput(f"{name} is {value!r}", why=f"It is a whole number from {least} to {most}")
+    return value
+
+
+def page(limit: object) -> int:
+    """The length of one page of a list."""
+    return whole(limit, "limit", 1, limits.PAGE_MAX)
+
+
+def batch(values: Iterable[Any], name: str) -> list[Any]:
+    """A list of at most `limits.BATCH` things given at once."""
+    if isinstance(values, (str, bytes)):
+        raise InvalidInput(f"{name} must be a list", next="For one write a list of one")
+    found = list(values)
+    if len(found) > limits.BATCH:
+        raise LimitExceeded(
+            f"{len(found)} {name} at once, {limits.BATCH} at most", next="Use several calls inside store.transaction()"
+        )
+    return found
+
+
+def less_trusted(one: str, other: str) -> str:
+    """The less trusted of two origins."""
+    return one if ORIGINS.index(one) >= ORIGINS.index(other) else other

@@ -1,0 +1,399 @@
+"""Sections that hold records: failed attempts, what is not done, decisions, questions, lessons."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve, frozen
+
+from .blocks import Block, Item, Row, Section
+from .roles import Heading, Role, read_heading
+from .status import Status, split_marker
+from .tables import is_rejected, verdict_column
+from .types import NoteKind
+from .words import first_sentence, is_placeholder, label_of, plain, split_reason
+
+if TYPE_CHECKING:
+    from .drafts import Draft
+    from .outline import Outline, Place
+
+__all__ = ["RecordMaker", "is_record_role"]
+
+_KINDS: Final[dict[Role, NoteKind]] = {
+    "failed": "attempt",
+    "tried": "attempt",
+    "worked": "attempt",
+    "rejected": "decision",
+    "deferred": "decision",
+    "decision": "decision",
+    "question": "question",
+    "lesson": "lesson",
+}
+_NEGATED: Final = re.compile(
+    r"^(?:no|not|do not|don't|never|none|nothing|without|avoid|skip|we (?:do not|don't|will not|won't))\b|^[不无非勿未别没]|不[做动改加变再需]|^(?:禁止|避免)",
+    re.IGNORECASE,
+)
+_ANSWERED: Final = re.compile(
+    r"^\W*(?:resolved|answered|decided|settled|closed|done|已解决|已确认|已定|已决定|✅|☑|✔)", re.IGNORECASE
+)
+_ANSWER_INSIDE: Final = re.compile(
+    r"[?？]\W{0,3}(?:→|->|=>)\s|\b(?:answer|resolved|resolution|decided)\s*[:：]|(?:答|回答|结论|已定|已确认)\s*[:：]",
+    re.IGNORECASE,
+)
+_DECISION_LABELS: Final = frozenset({"decision", "chosen", "we decided", "决定", "决策", "结论", "选择"})
+_NO_QUESTION: Final = re.compile(
+    r"^(?:none|no (?:open|further|remaining)\b|nothing\b|(?:当前|目前)?(?:暂)?(?:无|没有))", re.IGNORECASE
+)
+_ASKS_WHY: Final = re.compile(r"^(?:why (?:we |i )?|为什么要?|为何)\s*(?=\S)", re.IGNORECASE)
+_REASON_LABELS: Final = frozenset(
+    {
+        "reason",
+        "reasons",
+        "why",
+        "rationale",
+        "because",
+        "context",
+        "cause",
+        "root cause",
+        "why it failed",
+        "why failed",
+        "result",
+        "outcome",
+    }
+    | {"原因", "理由", "依据", "背景", "为什么", "失败原因", "结果", "根因", "为何失败"}
+)
+_LABELLED: Final = re.compile(
+    r"^\s*(?:[-*+>]\s+)*(?:\*\*|__)?([^*_:：\n]{1,40}?)(?:\*\*|__)?\s*[:：]\s*(?:\*\*|__)?\s*(.*)$", re.DOTALL
+)
+_TITLE_CHARS: Final = 200
+
+
+def is_record_role(role: Role | None) -> bool:
+    """Whether the sections of a role hold records of their own."""
+    return role in _KINDS
+
+
+@frozen
+class RecordMaker:
+    """Makes the records of such sections, within the outline of a file."""
+
+    outline: Outline
+    place: Place
+
+    def section(self, section: Section, heading: Heading, path: tuple[str, ...]) -> None:
+        """The records of a section: one for each section, item or row in it, or the section as one."""
+        role = heading.role
+        if role is None:
+            return
+        if heading.topic or (role == "decision" and self._is_one(section)):
+            self._single(section, heading, path)
+            return
+        for child in section.sections:
+            child_heading = read_heading(split_marker(child.title)[0])
+            if is_record_role(child_heading.role) and child_heading.role != role:
+                self.outline.section(child, path, self.place)
+            elif self.outline.worth(child):
+                self._single(
+                    child, evolve(heading, topic=split_marker(child.title)[0]), (*path, split_marker(child.title)[0])
+                )
+            self.outline.take(child.start, child.end)
+        made = self._blocks(section.blocks, role, path, resolved=heading.resolved)
+        rest = self.outline.text(section.body, section.own_end)
+        if not rest or is_placeholder(rest):
+            return
+        if made or section.sections:
+            draft = self.outline.note(
+                "fact", section.title, path, self.place.text, line=section.start, place=self.place
+            )
+            draft.body = rest
+        else:
+            self._single(section, heading, path)
+
+    def _is_one(self, section: Section) -> bool:
+        """Whether a section of decisions is one decision told in prose, or with the labels of an ADR."""
+        if section.sections:
+            return False
+        labels = [label_of(line) for line in self.outline.lines[section.body : section.own_end]]
+        if any(label and label[0].casefold() in _DECISION_LABELS for label in labels):
+            return True
+        first = next((block for block in section.blocks if block.kind != "other"), None)
+        return first is not None and first.kind == "paragraph" and not first.text.rstrip(" *").endswith((":", "："))
+
+    def _single(self, section: Section, heading: Heading, path: tuple[str, ...]) -> None:
+        """A whole section as one record."""
+        role = heading.role
+        if role is None:
+            return
+        outline = self.outline
+        text = outline.lines[section.body : section.end]
+        decided, why = self._labels(text)
+        prose = next(
+            (block.text for block in section.blocks if block.kind == "paragraph" and not _is_label_only(block.text)), ""
+        )
+        title = heading.topic
+        if role == "decision" and decided:
+            title = f"{title}: {first_sentence(decided)}" if title else first_sentence(decided, _TITLE_CHARS)
+        elif not title:
+            title = first_sentence(prose, _TITLE_CHARS) if prose else section.title
+        if role == "decision" and _ASKS_WHY.match(title) and prose:
+            title, why = _ASKS_WHY.sub("", title).rstrip("?？ "), why or plain(prose)
+        marker = split_marker(section.title)[1]
+        draft = self._note(role, title, path, section.start, marker, resolved=heading.resolved)
+        inner = evolve(self.place, text=draft.source)
+        for child in section.sections:
+            if is_record_role(read_heading(child.title).role) and outline.worth(child):
+                outline.section(child, path, inner)
+        draft.body = outline.text(section.body, section.end)
+        draft.why = why or (self._why(section, prose) if role in ("failed", "tried", "rejected", "deferred") else "")
+        outline.take(section.body, section.end)
+
+    def _labels(self, lines: list[str]) -> tuple[str, str]:
+        """What the labels "Decision" and "Reason" of a text hold, each with the lines that go on from it."""
+        decided = why = ""
+        for number, line in enumerate(lines):
+            match = _LABELLED.match(line)
+            if not match:
+                continue
+            label = match[1].strip().casefold()
+            value = match[2].strip() or " ".join(_following(lines[number + 1 :]))
+            if label in _DECISION_LABELS and not decided:
+                decided = plain(" ".join([match[2].strip(), *_following(lines[number + 1 :])]))
+            elif label in _REASON_LABELS and not why:
+                why = plain(value)
+        return decided, why
+
+    def _why(self, section: Section, prose: str) -> str:
+        """Why an attempt described in a section failed: its negative points, else its first sentence."""
+        items = [item for inner in section.walk() for block in inner.blocks for item in block.items]
+        marked = [(split_marker(item.text), item) for item in items]
+        against = [title for (title, status), _ in marked if status and status.value == "failed"]
+        if against:
+            return "; ".join(plain(title) for title in against)
+        plain_items = [item.text for (_, status), item in marked if status is None]
+        return plain(prose) or "; ".join(plain(text) for text in plain_items[:5])
+
+    def _blocks(self, blocks: tuple[Block, ...], role: Role, path: tuple[str, ...], *, resolved: bool) -> int:
+        made = 0
+        foreign = False
+        for block in blocks:
+            if block.kind in ("paragraph", "code", "other"):
+                foreign = block.kind == "paragraph" and self._is_foreign_label(block.text, role)
+            elif foreign:
+                continue
+            elif block.kind == "list":
+                for item in block.items:
+                    made += self._item(item, role, path, resolved=resolved)
+            elif block.kind == "table":
+                for row in block.rows:
+                    made += self._row(block, row, role, path, resolved=resolved)
+                if made:
+                    self.outline.take(block.start, block.start + 2)
+        return made
+
+    def _is_foreign_label(self, text: str, role: Role) -> bool:
+        """Whether a paragraph is a label of something else, as "Updated files:" below decisions: its list is not theirs."""
+        line = text.strip()
+        if not _is_label_only(line) and not (line.endswith((":", "：")) and "**" in line and len(line) < 80):
+            return False
+        return read_heading(plain(line).rstrip(" :：")).role != role
+
+    def _item(self, item: Item, role: Role, path: tuple[str, ...], *, resolved: bool) -> bool:
+        """One item as one record; what is nested in it is its body."""
+        bare, marker = split_marker(item.text)
+        if is_placeholder(bare) or (role == "question" and _NO_QUESTION.match(bare)):
+            return False
+        if role == "decision" and self._is_reason_of_last(item):
+            return True
+        if item.done is not None:
+            marker = Status("done" if item.done else "open")
+        title, why = self._title_and_why(bare, role)
+        if title.endswith((":", "：")):
+            below = next((inner.text for block in item.blocks for inner in block.items), "")
+            title = f"{title} {first_sentence(below)}" if below else title
+        draft = self._note(
+            role, title, (*path, bare), item.start, marker, resolved=resolved or self._answered(item, role)
+        )
+        nested = "\n".join(self.outline.lines[item.start + 1 : item.end]) if item.blocks else ""
+        whole = plain(item.text)
+        parts = [item.text] if not _is_said(whole, draft.title, why) else []
+        draft.why = why or self._nested_why(item)
+        draft.body = "\n".join([*parts, *([nested] if nested.strip() else [])])
+        self.outline.take(item.start, item.end)
+        return True
+
+    def _is_reason_of_last(self, item: Item) -> bool:
+        """Whether an item gives the reason of the decision just before it, which it then becomes."""
+        match = _LABELLED.match(item.text)
+        last = self.outline.drafts.notes[-1] if self.outline.drafts.notes else None
+        if not match or match[1].strip().casefold() not in _REASON_LABELS or last is None or last.kind != "decision" or item.blocks:
+            return False
+        last.why = "\n".join(filter(None, (last.why, plain(match[2]))))
+        self.outline.take(item.start, item.end)
+        return True
+
+    def _title_and_why(self, text: str, role: Role) -> tuple[str, str]:
+        line = plain(text)
+        if role in ("failed", "tried", "worked", "rejected", "deferred"):
+            head, why = split_reason(text, arrows=role in ("failed", "tried", "worked"))
+            title = plain(head)
+            return (
+                (title, plain(why))
+                if len(title) <= 2 * _TITLE_CHARS
+                else (first_sentence(title, _TITLE_CHARS), plain(why))
+            )
+        if len(line) <= _TITLE_CHARS:
+            return line, ""
+        return first_sentence(line, _TITLE_CHARS), ""
+
+    def _nested_why(self, item: Item) -> str:
+        for inner in item.walk():
+            match = _LABELLED.match(inner.text)
+            if inner is not item and match and match[1].strip().casefold() in _REASON_LABELS:
+                return plain(match[2])
+        return ""
+
+    def _answered(self, item: Item, role: Role) -> bool:
+        if role != "question":
+            return False
+        inside = any(_ANSWERED.match(inner.text) or _ANSWER_INSIDE.search(f" {inner.text}") for inner in item.walk())
+        return inside or bool(re.match(r"^[\W_]*[(（\[]?\s*(?:resolved|answered|已解决)", item.text, re.IGNORECASE))
+
+    def _row(self, block: Block, row: Row, role: Role, path: tuple[str, ...], *, resolved: bool) -> bool:
+        """One row as one record: the first telling column is the title, the others are the body."""
+        cells = [plain(cell) for cell in row.cells]
+        column = next(
+            (n for n, cell in enumerate(cells) if not is_placeholder(cell) and not re.fullmatch(r"[#\d.\s]+", cell)),
+            None,
+        )
+        if column is None:
+            return False
+        others = [
+            (header, cell)
+            for n, (header, cell) in enumerate(zip(block.header, cells, strict=False))
+            if n != column and cell
+        ]
+        reason = next((cell for header, cell in others if plain(header).casefold() in _REASON_LABELS), "")
+        title = cells[column]
+        if role == "decision" and others and len(title) < 60:
+            title = f"{title}: {first_sentence(others[0][1])}"
+        said = (
+            next((status for _, cell in others if (status := split_marker(cell)[1])), None)
+            if role in ("tried", "question")
+            else None
+        )
+        draft = self._note(role, title, (*path, cells[column]), row.line, said, resolved=resolved)
+        draft.why = reason or (others[-1][1] if others and role in ("failed", "rejected", "deferred", "tried") else "")
+        draft.body = "\n".join(
+            f"{header}: {cell}" if header else cell
+            for header, cell in zip(block.header, row.cells, strict=False)
+            if cell
+        )
+        self.outline.take(row.line, row.line + 1)
+        return True
+
+    def verdicts(self, block: Block, path: tuple[str, ...]) -> None:
+        """The rejected rows of a table of proposals with verdicts; the table itself stays in the text."""
+        columns = verdict_column(block)
+        if columns is None:
+            return
+        subject, verdict = columns
+        for row in block.rows:
+            if not is_rejected(row, verdict):
+                continue
+            title = plain(row.cells[subject])
+            draft = self._note("rejected", title, (*path, title), row.line, None)
+            draft.why = plain(split_reason(row.cells[verdict])[1])
+
+    def labelled(self, block: Block, after: tuple[Block, ...], path: tuple[str, ...]) -> None:
+        """A paragraph that begins with a label such as **Out of scope** and speaks for what follows it."""
+        first, _, more = block.text.partition("\n")
+        label = label_of(first) or (
+            (first.rstrip(" :："), "") if first.rstrip().endswith((":", "：")) and len(first) < 60 else None
+        )
+        if label is None:
+            return
+        heading = read_heading(label[0])
+        role = heading.role
+        if role is None or role in ("tried", "worked") or not is_record_role(role):
+            return
+        rest = " ".join(part for part in (label[1], more.strip()) if part)
+        below = (*path, label[0])
+        if rest and role in ("failed", "rejected", "deferred"):
+            for part in _split_inline(rest):
+                title, why = self._title_and_why(part, role)
+                self._note(role, title, (*below, title), block.start, None).why = why
+        elif rest and role == "decision":
+            draft = self._note(role, first_sentence(rest, _TITLE_CHARS), below, block.start, None)
+            draft.body = rest
+        elif not rest and after and after[0].kind in ("list", "table"):
+            made = self._blocks(after[:1], role, below, resolved=heading.resolved)
+            if made:
+                self.outline.take(block.start, block.end)
+            return
+        else:
+            return
+        self.outline.take(block.start, block.end)
+
+    def _note(
+        self, role: Role, title: str, path: tuple[str, ...], line: int, marker: Status | None, *, resolved: bool = False
+    ) -> Draft:
+        said = _said(role, marker, resolved=resolved)
+        if role == "rejected" and not _NEGATED.match(title):
+            title = f"Not doing: {title}"
+        elif role == "deferred":
+            title = f"Not now: {title}"
+        draft = self.outline.note(_KINDS[role], title, path, self.place.work, line=line, place=self.place)
+        draft.status = said
+        return draft
+
+
+def _said(role: Role, marker: Status | None, *, resolved: bool) -> str:
+    """The status of a record: of an attempt by its section, else by its marker; of a question by its answer."""
+    value = marker.value if marker else None
+    if role == "failed":
+        return "failed"
+    if role == "worked":
+        return "worked"
+    if role == "tried":
+        return "worked" if value == "done" else "failed" if value in ("failed", "dropped") else "unclear"
+    if role == "question":
+        return "dropped" if value == "dropped" else "done" if resolved or value == "done" else "open"
+    return "dropped" if role in ("decision", "lesson") and value in ("dropped", "failed") else "active"
+
+
+def _following(lines: list[str]) -> list[str]:
+    found: list[str] = []
+    for line in lines:
+        in_list = re.match(r"^\s*(?:[-*+]|\d+[.)])\s+", line)
+        if not line.strip() and not found:
+            continue
+        if not line.strip() or label_of(line) or line.startswith(("#", "|", "```")) or (in_list and found):
+            break
+        found.append(line[in_list.end() :].strip() if in_list else line.strip())
+    return found
+
+
+def _is_label_only(text: str) -> bool:
+    label = label_of(text)
+    return label is not None and not label[1]
+
+
+def _is_said(whole: str, title: str, why: str) -> bool:
+    """Whether a title and reason together say all of an item."""
+    left = whole
+    for part in (title.removeprefix("Not doing: ").removeprefix("Not now: "), why):
+        left = left.replace(part, "", 1) if part else left
+    return not any(char.isalnum() for char in left)
+
+
+def _split_inline(text: str) -> list[str]:
+    """Things named in one sentence: `a (x), b (y)` or `a（x）、b（y）`; commas inside brackets and code do not split."""
+    parts, depth, code, start = [], 0, False, 0
+    for index, char in enumerate(text):
+        code = not code if char == "`" else code
+        depth += (char in "(（[") - (char in ")）]")
+        if not code and depth == 0 and (char in "、；;" or (char == "," and text[index + 1 : index + 2] == " ")):
+            parts.append(text[start:index])
+            start = index + 1
+    return [part.strip(" 。.") for part in [*parts, text[start:]] if part.strip(" 。.")]
