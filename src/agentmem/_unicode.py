@@ -175,7 +175,7 @@ def _camel(piece: str) -> list[str]:
     """The words of an identifier written in camel case; letters that merely alternate (base64) stay together."""
     if piece[1:].islower() or piece.islower() or piece.isupper() or not piece.isascii():
         return [piece]
-    if piece[-1] == "s" and piece[:-1].isupper():  # IPs, URLs
+    if piece[0].isdigit() or (piece[-1] == "s" and piece[:-1].isupper()):  # 0xBEEF, IPs
         return [piece]
     humps = _CAMEL.findall(piece)
     return humps if 5 * len(humps) <= 2 * len(piece) else [piece]

@@ -4,39 +4,52 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 import apsw
+import attrs
 
-from agentmem import context, limits, text
+from agentmem import limits, text
+from agentmem.context import left as lefts
+from agentmem.context import news as newses
+from agentmem.context import parts
+from agentmem.context import resume as resumes
 from agentmem.context.tokens import Counter, count_tokens
 from agentmem.engine.database import Database, SqlFunction
 from agentmem.engine.keys import Key
 from agentmem.engine.migrations import SCHEMA
-from agentmem.errors import InvalidInput, NotAStore
-from agentmem.log.ledger import Ledger, Transaction, system_clock
-from agentmem.records import claims, confirm, entities, reports, scopes, validate
+from agentmem.errors import Closed, InvalidInput, NotAStore
+from agentmem.log import replay
+from agentmem.log.ledger import Clock, Ledger, Transaction, system_clock
+from agentmem.recall.find import Found, find
+from agentmem.records import claims, entity_rows, note_rows, reports, scopes, validate
+from agentmem.records import confirm as confirmations
 from agentmem.records.attempts import Attempts
-from agentmem.records.base import Binding, Leases, Unit
-from agentmem.records.checklists import Checklists
-from agentmem.records.entities import Entities
+from agentmem.records.base import Binding, Leases, Unit, View
+from agentmem.records.checklists import COLUMNS as ITEM_COLUMNS
+from agentmem.records.checklists import Checklists, item
+from agentmem.records.entities import Entities, next_free
 from agentmem.records.kinds import KINDS
 from agentmem.records.links import Links
 from agentmem.records.notes import Notes
 from agentmem.records.projects import Projects, default_project
 from agentmem.records.refs import identify, note_id
 from agentmem.records.where import SQL_FUNCTIONS
-from agentmem.recall.find import Found, find
 from agentmem.types import (
+    ORIGINS,
     UNSET,
     Actor,
+    Checkpoint,
     Claim,
     Event,
     Head,
     Origin,
+    Project,
     Record,
     Ref,
     Scope,
@@ -50,3 +63,716 @@ FUNCTIONS = (
     SqlFunction("agentmem_analyse", text.analyse, 1),
     *(SqlFunction(name, call, 1) for name, call in SQL_FUNCTIONS.items()),
 )
+_POLL_SECONDS = 0.05
+
+
+@attrs.frozen
+class Verified:
+    """What `verify` found. `problems` is empty for a sound file."""
+
+    events: int
+    head: Head
+    problems: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return not self.problems
+
+
+@attrs.frozen
+class Stats:
+    """The size of a store: bytes of the file and of its write-ahead log, records by type, events."""
+
+    path: Path
+    file_bytes: int
+    wal_bytes: int
+    events: int
+    projects: int
+    records: dict[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as JSON."""
+        return attrs.asdict(self) | {"path": str(self.path)}
+
+
+class _Shared:
+    """What all views of one open file share."""
+
+    def __init__(self, database: Database, ledger: Ledger, counter: Counter) -> None:
+        self.database = database
+        self.ledger = ledger
+        self.leases = Leases()
+        self.counter = counter
+        # Up to which seq each run has had the news of its task.
+        self.heard: dict[tuple[str | None, int], int] = {}
+        self.lock = threading.Lock()
+
+
+class Store:
+    """A working memory: one file, opened, with a project and an actor.
+
+    Make one with `Store.open`. It is thread-safe, survives a fork (the child reopens), and many
+    processes may have one file open. It works with and without `with`.
+    """
+
+    def __init__(self, shared: _Shared, binding: Binding) -> None:
+        self._shared = shared
+        self._binding = binding
+        self.notes = Notes(binding)
+        self.links = Links(binding)
+        self.attempts = Attempts(binding)
+        self.entities = Entities(binding)
+        self.checklists = Checklists(binding)
+        self.projects = Projects(binding)
+        self.log = Log(binding)
+
+    # Opening and closing
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        project: str | None = None,
+        key: Key | None = None,
+        author: str | None = None,
+        run: str | None = None,
+        origin: Origin = "agent",
+        create: bool = True,
+        read_only: bool = False,
+        encrypted: bool = True,
+        durability: Literal["full", "normal"] = "full",
+        busy_timeout: float = 10.0,
+        counter: Counter = count_tokens,
+        clock: Clock = system_clock,
+    ) -> Store:
+        """Open a store; a new file is made where there is none.
+
+        Args:
+            path: The file.
+            project: The namespace to work in; by default the one the current directory stands for, see `default_project`.
+            key: 32 bytes, a passphrase, or a callable that gives one; see `docs/security.md` for where it is looked
+                for otherwise.
+            author: A label for who writes.
+            run: A label for this run of an agent; claims are held by it.
+            origin: Where the text that is written comes from.
+            create: Make the file where it is missing.
+            read_only: Take no write lock and change nothing.
+            encrypted: False for a plain file, only if you mean it.
+            durability: `full`: an acknowledged write survives power loss; `normal`: it survives a crash of the process.
+            busy_timeout: Seconds to wait for other writers.
+            counter: Tokens of a text; every budget is by it.
+            clock: The time in microseconds since 1970 UTC.
+
+        Raises:
+            KeyMissing: The file exists and no key was found.
+            WrongKey: The key does not open it.
+            StoreMissing: There is no file and `create` is false, or no directory for it.
+            NotAStore: Empty, not SQLite, or another program's.
+            NewerFile: Written by a later version; left alone.
+            NetworkFileSystem: SQLite's WAL is unsafe there.
+            CipherMissing: Plain `apsw` shadows the build with encryption.
+            Busy: Another process holds the file.
+        """
+        actor = _actor(author, run, None, origin)
+        name = default_project() if project is None else validate.label(project, "project", limits.PROJECT_CHARS)
+        database = Database.open(
+            path,
+            schema=SCHEMA,
+            functions=FUNCTIONS,
+            key=key,
+            create=create,
+            read_only=read_only,
+            encrypted=encrypted,
+            durability=durability,
+            busy_timeout=busy_timeout,
+            on_create=_identify,
+        )
+        try:
+            with database.read() as connection:
+                store = connection.execute("SELECT value FROM meta WHERE name = 'store'").fetchone()
+            if store is None:
+                raise NotAStore(f"{path} has no identity", next="Restore it from a backup")
+        except BaseException:
+            database.close()
+            raise
+        ledger = Ledger(database, KINDS, store[0], clock)
+        shared = _Shared(database, ledger, counter)
+        return cls(shared, Binding(ledger, name, actor, shared.leases))
+
+    def close(self) -> None:
+        """Close the file for all views of it. Closing twice is fine."""
+        self._shared.database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {str(self.path)!r} project={self.project!r}>"
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._shared.database.path
+
+    @property
+    def project(self) -> str:
+        """The name of the project of this view."""
+        return self._binding.project
+
+    @property
+    def actor(self) -> Actor:
+        """Who writes in this view."""
+        return self._binding.actor
+
+    @property
+    def database(self) -> Database:
+        """The open file, for adapters that need its key's whereabouts."""
+        return self._shared.database
+
+    def in_project(self, name: str) -> Store:
+        """The same open file, another project."""
+        named = validate.label(name, "project", limits.PROJECT_CHARS)
+        return Store(self._shared, attrs.evolve(self._binding, project=named))
+
+    def acting(
+        self,
+        *,
+        author: str | None | Unset = UNSET,
+        run: str | None | Unset = UNSET,
+        task: Ref | None | Unset = UNSET,
+        origin: Origin | Unset = UNSET,
+    ) -> Store:
+        """The same open file in another's name. With a `task`, attempts and checkpoints go to it, and answers bring its news."""
+        now = self._binding.actor
+        found = now.task
+        if not isinstance(task, Unset):
+            if task is None:
+                found = None
+            else:
+                with self._binding.reading() as view:
+                    found = note_id(view, task)
+        actor = _actor(
+            now.author if isinstance(author, Unset) else author,
+            now.run if isinstance(run, Unset) else run,
+            found,
+            now.origin if isinstance(origin, Unset) else origin,
+        )
+        return Store(self._shared, attrs.evolve(self._binding, actor=actor))
+
+    def transaction(self) -> Transaction:
+        """Group commands: all or none, one sync to disk. Nests by savepoints.
+
+        ```python
+        with store.transaction():
+            goal = store.notes.add("goal", "Move to the queue")
+            store.notes.add("step", "Write the consumer", parent=goal)
+        ```
+        """
+        return self._shared.ledger.transaction()
+
+    # Reading back
+
+    def resume(self, task: Ref | None = None, *, since: int | None = None, budget: int = limits.BUDGET_DEFAULT) -> resumes.Resume:
+        """Everything needed to go on, within a budget of tokens: call it first, and after every loss of context.
+
+        Args:
+            task: A goal or step; the project if None.
+            since: Only what changed after this seq, the `seq` of an earlier answer.
+            budget: In tokens, from 300.
+        """
+        with self._binding.reading() as view:
+            found = None if task is None else note_id(view, task)
+            after = None if since is None else validate.whole(since, "since", 0, limits.INT_MAX)
+            heard = self._news(view)
+            return resumes.resume(view, found, after=after, budget=budget, counter=self._shared.counter, news=heard)
+
+    def left(
+        self,
+        task: Ref | None = None,
+        *,
+        type: str | None = None,
+        limit: int = limits.PAGE,
+        budget: int = limits.BUDGET_DEFAULT,
+    ) -> lefts.Left:
+        """What is not done: scope minus marks, open steps and items. Computed, with a denominator.
+
+        Args:
+            task: A goal or step; the project if None.
+            type: Only the coverage of this type of entity.
+            limit: At most so many entries in each list; the totals are of all.
+            budget: Of the text, in tokens.
+        """
+        validate.page(limit)
+        with self._binding.reading() as view:
+            found = None if task is None else note_id(view, task)
+            heard = self._news(view)
+            return lefts.left(
+                view, found, type=type, limit=limit, budget=budget, counter=self._shared.counter, news=heard
+            )
+
+    def task_summary(self, task: Ref, *, budget: int = limits.BUDGET_DEFAULT) -> parts.TaskSummary:
+        """What a task and its parts come to: its summary, and those of everything beneath it."""
+        with self._binding.reading() as view:
+            return parts.task_summary(view, note_id(view, task), budget=budget, counter=self._shared.counter)
+
+    def graph(self, ref: Ref, *, depth: int = limits.TREE_LEVELS, limit: int = limits.PAGE, after: int = 0) -> parts.Graph:
+        """A note or entity with all beneath it, depth first, and the links from these.
+
+        Args:
+            ref: Where to start.
+            depth: Levels beneath.
+            limit: At most so many nodes.
+            after: The `after` of the page before.
+        """
+        validate.page(limit)
+        with self._binding.reading() as view:
+            start, of = identify(view, ref)
+            if of not in ("note", "entity"):
+                raise InvalidInput(f"#{start} is a {of}", why="A graph starts at a note or an entity")
+            levels = validate.whole(depth, "depth", 0, limits.TREE_LEVELS)
+            return parts.graph(view, start, of, depth=levels, limit=limit, after=after)
+
+    def get(self, ref: Ref) -> Record:
+        """A record in full, whatever its type.
+
+        Raises:
+            NotFound: There is none; a number that is an event's says whose; or it was purged.
+        """
+        with self._binding.reading() as view:
+            return load(view, *identify(view, ref))
+
+    def find(
+        self,
+        query: str,
+        *,
+        kind: str | None = None,
+        status: str | None = None,
+        under: Ref | None = None,
+        about: Ref | None = None,
+        tag: str | None = None,
+        project: str | None = None,
+        limit: int = 10,
+        after: str | None = None,
+    ) -> Found:
+        """Search by words: notes, entities, items, checkpoints, summaries. Nothing in the query is syntax.
+
+        Args:
+            query: All its words, else words that begin like them, else any; the answer says which.
+            kind: A kind of note, or `entity`, `item`, `checkpoint`, `summary`.
+            status: In this status.
+            under: Beneath this note.
+            about: About this entity.
+            tag: With this tag.
+            project: Another project, `"*"` for all.
+            limit: At most so many.
+            after: The `after` of the page before.
+        """
+        binding = self._binding if project in (None, "*") else self.in_project(project or "")._binding
+        with binding.reading() as view:
+            return find(
+                view, query, kind=kind, status=status, under=under, about=about, tag=tag,
+                everywhere=project == "*", limit=limit, after=after,
+            )  # fmt: skip
+
+    def news(self) -> tuple[str, ...]:
+        """What the actor's task should hear since its last call, two lines at most; none without a task."""
+        with self._binding.reading() as view:
+            return self._news(view)
+
+    def _news(self, view: View) -> tuple[str, ...]:
+        actor = self._binding.actor
+        if actor.task is None:
+            return ()
+        last = view.row("SELECT coalesce(max(seq), 0) FROM event")
+        seq = last[0] if last else 0
+        with self._shared.lock:
+            before = self._shared.heard.get((actor.run, actor.task))
+            self._shared.heard[actor.run, actor.task] = seq
+        return () if before is None or before >= seq else newses.news(view, actor.task, before)
+
+    # Writing
+
+    def scope(self, type: str, *, where: str | None = None, checks: Sequence[str] = (), **parameters: Any) -> Scope:
+        """What a task covers, for `scope=` of a goal or step.
+
+        Args:
+            type: The kind of entity.
+            where: Only those that match; see `agentmem.records.where`.
+            checks: What each needs; by default what is declared with `entities.expect`.
+            parameters: The values of `:name` in `where`.
+        """
+        return scopes.make(type, where, checks, parameters)
+
+    def checkpoint(self, text: str, *, task: Ref | None = None, request_id: str | None = None) -> Written:
+        """Write where the work stands: doing, next, beware. For a task, by default the actor's, or the project."""
+        return self._binding.run(
+            "checkpoint", {"text": text, "task": task}, request_id, lambda unit: reports.checkpoint(unit, text, task)
+        )
+
+    def checkpoints(self, task: Ref | None = None, *, limit: int = 20, before: int | None = None) -> tuple[Checkpoint, ...]:
+        """The checkpoints of a task, or of the project without a task, newest first; continue with `before=` the last id."""
+        validate.page(limit)
+        with self._binding.reading() as view:
+            found = None if task is None else note_id(view, task)
+            sql = f"""
+            SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint
+            WHERE project = ? AND task IS ? AND id < ? AND text IS NOT NULL ORDER BY id DESC LIMIT ?
+            """
+            rows = view.rows(sql, (view.project, found, limits.INT_MAX if before is None else before, limit))
+            return tuple(Checkpoint(*row) for row in rows)
+
+    def summarize(
+        self,
+        task: Ref,
+        *,
+        work: str = "",
+        result: str = "",
+        status: Status | None = None,
+        confidence: float | None = None,
+        basis: str | None = None,
+        expected_revision: int | None = None,
+        request_id: str | None = None,
+    ) -> Written:
+        """Write what a goal or step comes to and close it, in one transaction.
+
+        Args:
+            task: The goal or step.
+            work: What was done.
+            result: What came of it.
+            status: `done` (for one that is open), `failed` or `dropped`.
+            confidence: 0 to 1.
+            basis: What it rests on.
+            expected_revision: The revision of the task the caller has seen.
+            request_id: Makes a retry safe.
+
+        Returns:
+            The summary's id. `notices` warn of what is open beneath and of closed parts without a summary. A second
+            summary replaces the first, which stays in the log.
+        """
+        arguments = {
+            "task": task, "work": work, "result": result, "status": status,
+            "confidence": confidence, "basis": basis, "expected_revision": expected_revision,
+        }  # fmt: skip
+
+        def command(unit: Unit) -> Written:
+            return reports.summarize(
+                unit, task, work=work, result=result, status=status, confidence=confidence, basis=basis,
+                expected=expected_revision,
+            )  # fmt: skip
+
+        return self._binding.run("summarize", arguments, request_id, command)
+
+    def confirm(
+        self,
+        note: Ref,
+        *,
+        confidence: float | None | Unset = UNSET,
+        basis: str | None | Unset = UNSET,
+        expected_revision: int | None = None,
+        request_id: str | None = None,
+    ) -> Written:
+        """Say that a note still holds. A person's word (`origin="user"`) lifts an untrusted one out."""
+        arguments = {"note": note, "confidence": confidence, "basis": basis, "expected_revision": expected_revision}
+        return self._binding.run(
+            "confirm",
+            arguments,
+            request_id,
+            lambda unit: confirmations.confirm(unit, note, confidence, basis, expected_revision),
+        )
+
+    # Claims
+
+    def claim(
+        self,
+        refs: Iterable[Ref] | Ref | None = None,
+        *,
+        type: str | None = None,
+        where: str | None = None,
+        n: int = 1,
+        seconds: int = limits.CLAIM_SECONDS,
+        **parameters: Any,
+    ) -> WrittenMany:
+        """Take records for this run, all or none; or the next `n` entities that are free and match.
+
+        A claim of one's own is renewed. The secret stays in this process: an agent that lost its context still holds it.
+
+        Args:
+            refs: Notes, entities, checklist items.
+            type: Instead of refs: the type of the entities to take.
+            where: Which of them.
+            n: How many; fewer if fewer are free.
+            seconds: How long; it lapses by itself.
+            parameters: The values of `:name` in `where`.
+
+        Raises:
+            Held: One is held by another run; names holder and expiry.
+        """
+        lasting = claims.seconds_of(seconds)
+
+        def command(unit: Unit) -> WrittenMany:
+            if type is not None:
+                if refs is not None:
+                    raise InvalidInput("refs and type= exclude each other")
+                count = validate.whole(n, "n", 1, limits.BATCH)
+                taken = next_free(unit, type, where, parameters, count, lasting)
+                return WrittenMany(taken, created=len(taken), transit=unit.transit)
+            if refs is None:
+                raise InvalidInput("Nothing to claim", next="Give refs, or type= and n=")
+            wanted = claims.claimable(unit, _several(refs))
+            new = claims.take(unit, wanted, seconds=lasting)
+            return WrittenMany(tuple(wanted), created=len(new), changed=len(wanted) - len(new), transit=unit.transit)
+
+        return self._binding.run("claim", {}, None, command)
+
+    def release(self, refs: Iterable[Ref] | Ref | None = None) -> WrittenMany:
+        """Give claims back: of the records, or all of this run's. One that nobody holds is passed over."""
+
+        def command(unit: Unit) -> WrittenMany:
+            if refs is None:
+                held = unit.rows("SELECT record FROM lease WHERE run IS ? ORDER BY record", (unit.actor.run,))
+                wanted = [record for (record,) in held if claims.held_by(unit, record)]
+            else:
+                wanted = claims.claimable(unit, _several(refs))
+            released = claims.release(unit, wanted)
+            return WrittenMany(
+                tuple(wanted), changed=len(released), unchanged=len(wanted) - len(released), transit=unit.transit
+            )
+
+        return self._binding.run("release", {}, None, command)
+
+    def claims(self, *, mine: bool = False) -> tuple[Claim, ...]:
+        """The live claims of the store, or this run's own."""
+        with self._binding.reading() as view:
+            found = claims.live(view)
+            return tuple(claim for claim in found if claim.mine or not mine)
+
+    def claim_token(self) -> str:
+        """The secret of this run's claims, to hand to another process of the same run with `adopt_claims`."""
+        return self._shared.leases.ensure(self._binding.actor.run).hex()
+
+    def adopt_claims(self, token: str) -> None:
+        """Continue the claims of another process of this run, by the token it gave."""
+        try:
+            secret = bytes.fromhex(token)
+        except ValueError:
+            raise InvalidInput("This is no claim token") from None
+        self._shared.leases.adopt(self._binding.actor.run, secret)
+
+    # The file
+
+    def verify(
+        self, *, replay: bool = False, independent: bool = False, head: Head | None = None
+    ) -> Verified:
+        """Check the file: the hash chain always, more when asked.
+
+        Args:
+            replay: Also fold the log into an empty file in memory and compare every projection, row for row.
+            independent: Also have stock SQLCipher check the HMAC of every page of a snapshot.
+            head: A head noted earlier; the log must still contain exactly it.
+
+        Raises:
+            Corrupt: The chain is broken; names the event.
+        """
+        events = self._shared.ledger.check(head)
+        problems: list[str] = []
+        with self._shared.database.read() as connection:
+            for (line,) in connection.execute("PRAGMA quick_check(20)").fetchall():
+                if line != "ok":
+                    problems.append(f"page: {line}")
+            problems += _index_problems(connection)
+            if replay:
+                problems += _replay_problems(connection)
+        if independent:
+            problems += self._shared.database.independent_check()
+        return Verified(events, self._shared.ledger.head(), tuple(problems))
+
+    def stats(self) -> Stats:
+        """Sizes of file and log, and how many records of each type."""
+        with self._binding.reading() as view:
+            counts = {
+                table: row[0]
+                for table in ("note", "entity", "mark", "link", "item", "checkpoint", "summary")
+                if (row := view.row(f"SELECT count(*) FROM {table}")) is not None
+            }
+            events = view.row("SELECT count(*) FROM event")
+            projects = view.row("SELECT count(*) FROM project")
+        database = self._shared.database
+        return Stats(
+            database.path,
+            os.stat(database.path).st_size,
+            database.wal_bytes(),
+            events[0] if events else 0,
+            projects[0] if projects else 0,
+            counts,
+        )
+
+    def watch(
+        self, *, after: int | None = None, kinds: Sequence[str] = (), timeout: float | None = None
+    ) -> Iterator[Event]:
+        """Events of the project as they are committed, by this process or another.
+
+        Args:
+            after: Begin after this seq; at the present end of the log if None.
+            kinds: Only these kinds of event.
+            timeout: End after so many seconds without an event; never if None.
+        """
+        ledger = self._shared.ledger
+        last = ledger.head().seq if after is None else after
+        return _watched(self._binding, last, tuple(kinds), timeout)
+
+
+class Log:
+    """`store.log`: the events behind everything."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._binding = binding
+
+    def head(self) -> Head:
+        """The end of the log: note it elsewhere, `verify(head=)` compares later."""
+        return self._binding.ledger.head()
+
+    def get(self, seq: int) -> Event | None:
+        """One event, None if there is none."""
+        return self._binding.ledger.get(seq)
+
+    def read(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        record: Ref | None = None,
+        session: int | None = None,
+        project: str | None = None,
+        kinds: Sequence[str] = (),
+        newest_first: bool = False,
+        limit: int = limits.PAGE,
+    ) -> tuple[Event, ...]:
+        """Events in order; continue with `after=` the last seq (newest first: with `until=` the last seq less one).
+
+        Args:
+            after: Only later ones.
+            until: Only up to this one.
+            record: Of this record.
+            session: Of this session.
+            project: Of this project instead of the view's; `"*"` for all.
+            kinds: Of these kinds.
+            newest_first: In reverse.
+            limit: At most so many.
+        """
+        validate.page(limit)
+        binding = self._binding if project in (None, "*") else attrs.evolve(self._binding, project=project)
+        with binding.reading() as view:
+            found = None if record is None else identify(view, record)[0]
+            of = None if project == "*" or found is not None else view.project
+            return tuple(
+                self._binding.ledger.read(
+                    after=after, until=until, record=found, session=session, project=of,
+                    kinds=tuple(kinds), newest_first=newest_first, limit=limit,
+                )
+            )  # fmt: skip
+
+
+def load(view: View, found: int, of: str) -> Record:
+    """The record of an id and a type."""
+    match of:
+        case "note":
+            return note_rows.load(view, found)
+        case "entity":
+            return entity_rows.load(view, found)
+        case "item":
+            row = view.row(f"SELECT {ITEM_COLUMNS} FROM item WHERE id = ?", (found,))
+            return item(_there(row, found))
+        case "checkpoint":
+            row = view.row(f"SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint WHERE id = ?", (found,))
+            return Checkpoint(*_there(row, found))
+        case "summary":
+            row = _there(view.row(f"SELECT {reports.SUMMARY_COLUMNS} FROM summary WHERE id = ?", (found,)), found)
+            return reports.summary(row, reports.stale(view, row[1], row[9]))
+        case "checks":
+            row = view.row(f"SELECT {entity_rows.CHECKS_COLUMNS} FROM checks WHERE id = ?", (found,))
+            return entity_rows.expected(_there(row, found))
+        case "project":
+            row = view.row("SELECT id, name, created_at, revision FROM project WHERE id = ?", (found,))
+            return Project(*_there(row, found))
+        case _:
+            raise InvalidInput(f"#{found} is a {of}, which has no value of its own")
+
+
+def _there(row: tuple[Any, ...] | None, found: int) -> tuple[Any, ...]:
+    if row is None:
+        raise Closed(f"#{found} is in the log but not in its table", next="Run verify(replay=True)")
+    return row
+
+
+def _actor(author: str | None, run: str | None, task: int | None, origin: str) -> Actor:
+    chosen: Any = validate.choice(origin, "origin", ORIGINS)
+    return Actor(validate.optional_label(author, "author"), validate.optional_label(run, "run"), task, chosen)
+
+
+def _several(refs: Iterable[Ref] | Ref) -> list[Ref]:
+    if isinstance(refs, (int, str)) or hasattr(refs, "id"):
+        return [refs]  # type: ignore[list-item]
+    return validate.batch(refs, "refs")  # type: ignore[arg-type]
+
+
+def _identify(connection: apsw.Connection) -> None:
+    """Give a new file its identity; part of the transaction that makes it."""
+    values = (("store", secrets.token_hex(16)), ("request_key", secrets.token_hex(32)), ("analyser", text.FINGERPRINT))
+    for name, value in values:
+        connection.execute("INSERT INTO meta (name, value) VALUES (?, ?)", (name, value))
+
+
+def _replay_problems(connection: apsw.Connection) -> list[str]:
+    return replay.differences(connection, KINDS, FUNCTIONS)
+
+
+def _index_problems(connection: apsw.Connection) -> list[str]:
+    """Whether the full-text index was made by this analyser and holds one row for each indexed record."""
+    row = connection.execute("SELECT value FROM meta WHERE name = 'analyser'").fetchone()
+    found = []
+    if row is None or row[0] != text.FINGERPRINT:
+        found.append("index: made by another analyser")
+    expected = connection.execute(
+        """
+        SELECT (SELECT count(*) FROM note WHERE title IS NOT NULL) + (SELECT count(*) FROM entity WHERE key IS NOT NULL)
+             + (SELECT count(*) FROM item WHERE text IS NOT NULL AND NOT removed)
+             + (SELECT count(*) FROM checkpoint WHERE text IS NOT NULL)
+             + (SELECT count(*) FROM summary WHERE coalesce(work, result) IS NOT NULL)
+        """
+    ).fetchone()[0]
+    there = connection.execute("SELECT count(*) FROM search").fetchone()[0]
+    if expected != there:
+        found.append(f"index: {there} rows for {expected} records")
+    return found
+
+
+def _watched(
+    binding: Binding, last: int, kinds: tuple[str, ...], timeout: float | None
+) -> Iterator[Event]:
+    ledger = binding.ledger
+    database = ledger.database
+    waited_from = time.monotonic()
+    version: int | None = None
+    while True:
+        current = database.data_version()
+        if current != version:
+            version = current
+            with binding.reading() as view:
+                project = view.project
+            fresh = ledger.read(after=last, project=project, kinds=kinds, limit=limits.PAGE_MAX)
+            for event in fresh:
+                last = event.seq
+                yield event
+            if fresh:
+                waited_from = time.monotonic()
+                version = None if len(fresh) == limits.PAGE_MAX else version
+                continue
+        if timeout is not None and time.monotonic() - waited_from >= timeout:
+            return
+        time.sleep(_POLL_SECONDS)
+

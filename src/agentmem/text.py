@@ -146,14 +146,15 @@ class Unit:
         phrases: What matches it, any of them, the exact form first, the widest last. Empty for a single character of a
             script without spaces: only `begins` finds that.
         begins: What matches it in the step of prefixes; the last token of each is the beginning of a word.
-        parts: Stems of its significant parts, which match it in the step of any.
+        wide: What matches it in the step of any: of a word the stem alone, for a text that holds the form holds the
+            stem, and half the terms cost half the time; of a compound also its significant parts.
         stop: Whether it is a stop word.
     """
 
     text: str
     phrases: tuple[str, ...]
     begins: tuple[str, ...] = ()
-    parts: tuple[str, ...] = ()
+    wide: tuple[str, ...] = ()
     stop: bool = False
 
     def exact(self) -> str:
@@ -165,13 +166,8 @@ class Unit:
         return _either([*map(_quoted, self.phrases), *(_quoted(phrase, " *") for phrase in self.begins)])
 
     def loose(self) -> str:
-        """The FTS5 expression for any form of the thing or any significant part of it.
-
-        Of a word the stem alone: a text that holds the form holds the stem, and half the terms cost half the time.
-        """
-        if not self.phrases:
-            return self.prefix()
-        return _either(map(_quoted, dict.fromkeys(self.phrases + self.parts if self.parts else self.phrases[-1:])))
+        """The FTS5 expression for any form of the thing or any significant part of it."""
+        return _either(map(_quoted, self.wide)) if self.wide else self.prefix()
 
 
 def _either(terms: Iterable[str]) -> str:
@@ -255,7 +251,8 @@ def _run_units(run: str, *, stop: bool) -> Iterator[Unit]:
     if len(run) == 1:
         yield Unit(text=run, phrases=(), begins=(run,), stop=stop or run in STOP_WORDS)
     for at in range(len(run) - 1):
-        yield Unit(text=run[at : at + 2], phrases=(run[at : at + 2],), stop=stop)
+        bigram = run[at : at + 2]
+        yield Unit(text=bigram, phrases=(bigram,), wide=(bigram,), stop=stop)
 
 
 def _word_unit(word: str) -> Unit:
@@ -268,6 +265,7 @@ def _word_unit(word: str) -> Unit:
         text=word,
         phrases=(word,) if stemmed == word else (word, stemmed),
         begins=(begin,) if len(begin) >= 3 else (),
+        wide=(stemmed,),
         stop=word in STOP_WORDS,
     )
 
@@ -280,11 +278,13 @@ def _common_prefix(word: str, stemmed: str) -> str:
 
 def _compound_unit(whole: str, parts: list[str]) -> Unit:
     phrases, begins = [whole], [whole]
-    if len(parts) > 1 or len(parts[0]) > 2:  # -rf is not rf, C# is not C.
+    if len(parts) > 1 or (len(parts[0]) > 2 and parts[0] not in STOP_WORDS):  # -rf is not rf, C# is not C.
         phrases.append(" ".join(parts))
         begins += phrases[1:] if len(parts[-1]) > 2 else []
-    loose = dict.fromkeys(stem(part) for part in parts if len(part) > 2 and part not in STOP_WORDS)
-    return Unit(text=whole, phrases=tuple(phrases), begins=tuple(begins), parts=tuple(loose))
+    telling = (stem(part) for part in parts if len(part) > 2 and part not in STOP_WORDS)
+    return Unit(
+        text=whole, phrases=tuple(phrases), begins=tuple(begins), wide=tuple(dict.fromkeys([*phrases, *telling]))
+    )
 
 
 def snippet(text: str, query: Query, *, chars: int = 200) -> str:
@@ -338,7 +338,7 @@ def _hits(text: str, units: tuple[Unit, ...]) -> Iterator[tuple[int, int, int]]:
     exact: dict[str, int] = {}
     begins: list[tuple[str, int]] = []
     for index, unit in enumerate(units):
-        for token in (unit.text, *unit.phrases, *unit.parts):
+        for token in (unit.text, *unit.phrases, *unit.wide):
             exact.setdefault(token, index)
         begins.extend((begin, index) for begin in unit.begins)
     starts = tuple(begin for begin, _ in begins)

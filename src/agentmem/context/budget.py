@@ -283,22 +283,20 @@ def _call(call: str) -> str:
     return f" ({call})" if call else ""
 
 
-_CUT_FORMS: Final[tuple[_CutForm, ...]] = (_cut_by_section, _cut_by_name, _cut_in_all)
-
-# A form of that line is used from a budget on that is so many times its cost.
-_CUT_FACTOR: Final = 3
+# The forms of that line, the best first, each with how many times its cost the budget must be for it to be used.
+_CUT_FORMS: Final[tuple[tuple[_CutForm, int], ...]] = ((_cut_by_section, 3), (_cut_by_name, 2), (_cut_in_all, 2))
 
 
 def _cut_to_fit(boxes: Sequence[_Box], budget: int, counter: Counter, more: str) -> Fitted:
     """The most that fits above a line of cuts; by a counter that is not subadditive, by trying ever less."""
     nothing = [_Shown(box, []) for box in boxes]
     ceiling = budget
-    for form in _CUT_FORMS:
+    for form, factor in _CUT_FORMS:
         reserve = counter("\n" + form(nothing, more))
-        if reserve * _CUT_FACTOR > budget:
+        if reserve * factor > budget:
             # Where the budget begins to suffice for this form, the room shrinks by the difference of the two forms:
             # it must not be larger below, or more budget would show less.
-            ceiling = min(ceiling, reserve * (_CUT_FACTOR - 1))
+            ceiling = min(ceiling, reserve * (factor - 1))
             continue
         room = min(budget - reserve, ceiling)
         while room >= STUB_TOKENS:
@@ -306,7 +304,7 @@ def _cut_to_fit(boxes: Sequence[_Box], budget: int, counter: Counter, more: str)
             if fitted.tokens <= budget:
                 return fitted
             room = room * 4 // 5
-    for form in _CUT_FORMS:
+    for form, _ in _CUT_FORMS:
         fitted = _fitted(nothing, form(nothing, more), budget, counter)
         if fitted.tokens <= budget:
             return fitted

@@ -78,14 +78,14 @@ def _covered(
 
 
 def _whole_type(view: View, type: str) -> tuple[int, dict[str, dict[str, int]]]:
-    row = view.row("SELECT count(*) FROM entity WHERE project = ? AND type = ? AND key IS NOT NULL", (view.project, type))
+    row = view.row(
+        "SELECT count(*) FROM entity WHERE project = ? AND type = ? AND key IS NOT NULL", (view.project, type)
+    )
     sql = "SELECT name, result, count(*) FROM mark WHERE project = ? AND type = ? GROUP BY name, result"
     return (row[0] if row else 0), _by_check(view.rows(sql, (view.project, type)))
 
 
-def _filtered(
-    view: View, type: str, where: str | None, filter: str | None
-) -> tuple[int, dict[str, dict[str, int]]]:
+def _filtered(view: View, type: str, where: str | None, filter: str | None) -> tuple[int, dict[str, dict[str, int]]]:
     rows, bound = both(view, type, where, filter)
     total = view.row(f"SELECT count(*) {rows}", bound)
     sql = f"SELECT name, result, count(*) FROM mark WHERE entity IN (SELECT e.id {rows}) GROUP BY name, result"

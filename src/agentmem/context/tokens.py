@@ -1,20 +1,61 @@
-"""How many tokens a text costs, from above, without a vocabulary."""
+"""How many tokens a text costs, from above, without a vocabulary.
+
+A tokenizer's count depends on its vocabulary of megabytes. What a budget needs is a bound: here each byte of the UTF-8
+text adds a weight that depends on its class and on the class of the byte before it. The weights are the smallest whose
+sum is at least the count of the dearest of seven current vocabularies, on a corpus of prose, code, logs, JSON, names,
+digests and thirty languages (a linear program, see `scripts/calibrate_tokens.py`), and a margin for other texts.
+"""
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Counter", "count_tokens", "cut"]
+from agentmem.context.token_weights import BYTE_CLASSES, UNITS, WEIGHTS
+
+__all__ = ["CLASS_OF_BYTE", "Counter", "count_tokens", "cut"]
 
 Counter = Callable[[str], int]
 """Tokens of a text. Budgets hold by any; they are used well by one that is subadditive and monotone."""
 
+CLASS_OF_BYTE: Final = bytes(
+    next(index for index, members in enumerate(BYTE_CLASSES) if byte in members) for byte in range(256)
+)
+
+
+def _pair_table() -> bytes:
+    """Weights by the number that two neighbouring class bytes make when read as one native 16-bit integer."""
+    after = [bytes.fromhex(row) for row in WEIGHTS.split()]
+    if sys.byteorder == "big":
+        after = [bytes(column) for column in zip(*after, strict=True)]
+    return b"".join(row.ljust(256, b"\0") for row in after)
+
+
+_OF_PAIR: Final = _pair_table()
+# At the start of a text a byte costs what it costs after the worst neighbour. With weights that are never negative this
+# makes the count subadditive: joining two texts can only lower what the first byte of the second costs.
+_OF_FIRST: Final = bytes(max(bytes.fromhex(row)) for row in WEIGHTS.split())
+
 
 def count_tokens(text: str) -> int:
-    """Tokens of `text`, provisional until the calibrated tables are in."""
-    return (len(text.encode("utf-8", "surrogatepass")) + 1) // 2
+    """An upper estimate of the tokens of `text` in the dearest current family of models.
+
+    Exactly true are: nothing costs nothing; a longer text never costs less than its beginning; two texts joined never
+    cost more than the two apart. On text as people and programs write it, the estimate is 1.05 to 1.3 times the dearest
+    count; a text of 200 tokens or more that it has not been fitted to is estimated too low in about three of a thousand
+    cases, by a few percent. Random strings and rare characters of a script may cost a third more than estimated.
+    """
+    if not text:
+        return 0
+    classes = text.encode("utf-8", "surrogatepass").translate(CLASS_OF_BYTE)
+    pairs = memoryview(classes)
+    even = pairs[: len(classes) & ~1].cast("H")
+    odd = pairs[1 : 1 + ((len(classes) - 1) & ~1)].cast("H")
+    weight = _OF_PAIR.__getitem__
+    units = _OF_FIRST[classes[0]] + sum(map(weight, even)) + sum(map(weight, odd))
+    return -(-units // UNITS)
 
 
 # How far back a cut looks for the border of a word, in characters.

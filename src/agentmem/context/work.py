@@ -50,10 +50,10 @@ def open_tasks(view: View, root: int | None, *, beneath: int | None = None, limi
     """
     if beneath is not None:
         sql = f"""
-        {tree.BENEATH}, numbered AS (SELECT id, row_number() OVER () AS place FROM beneath WHERE id <> ?1 LIMIT {BOUND * 5})
+        {tree.BENEATH}, numbered AS (SELECT id, row_number() OVER () AS turn FROM beneath WHERE id <> ?1 LIMIT {BOUND * 5})
         SELECT {_BRIEF} FROM numbered JOIN note USING (id)
         WHERE note.shut = 0 AND kind IN ('goal', 'step') AND status IN ('open', 'active') AND title IS NOT NULL
-        ORDER BY place LIMIT {limit}
+        ORDER BY turn LIMIT {limit}
         """
         return [Task(*row) for row in view.rows(sql, (beneath,))]
     sql = f"""
@@ -102,7 +102,9 @@ def open_items(
     return view.rows(sql, values), (total[0] if total else 0)  # type: ignore[return-value]
 
 
-def closed_unticked(view: View, *, root: int | None = None, beneath: int | None = None) -> list[tuple[int, str, str, int]]:
+def closed_unticked(
+    view: View, *, root: int | None = None, beneath: int | None = None
+) -> list[tuple[int, str, str, int]]:
     """Closed tasks with unticked items in or beneath them: the uppermost of each, title, origin, how many."""
     if beneath is not None:
         where, values = f"note.id IN ({tree.BENEATH} SELECT id FROM beneath)", [beneath]

@@ -295,6 +295,7 @@ def _connected(opening: Opening, role: Role) -> apsw.Connection:
         flags |= apsw.SQLITE_OPEN_URI
         name = opening.path.as_uri() + "?immutable=1"
     connection = connection_bare(name, flags)
+    proven = False
     try:
         # Until the key is proven: a close with a wrong key could otherwise write the WAL back and remove it.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -302,6 +303,7 @@ def _connected(opening: Opening, role: Role) -> apsw.Connection:
         if opening.key is not None:
             cipher_set(connection, opening.key)
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        proven = True
         if connection.execute("PRAGMA application_id").fetchall() != [(APPLICATION_ID,)]:
             raise not_ours(opening.path)
         found = number_of(connection, "PRAGMA user_version")
@@ -314,6 +316,9 @@ def _connected(opening: Opening, role: Role) -> apsw.Connection:
             )
         pragmas_set(connection, opening, role, writes=writes)
     except BaseException:
+        if proven and not size_of(opening.path.with_name(opening.path.name + "-wal")):
+            # There is nothing to write back, and a usual close takes the empty -wal and -shm away.
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         connection.close()
         raise
     return connection

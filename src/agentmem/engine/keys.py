@@ -231,7 +231,7 @@ def _key_file_read(path: Path) -> bytes | str | None:
     """Read a key file, None where there is none. It is refused where others may read it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise KeyMissing(f"The key file {path} cannot be read", why=str(error.strerror)) from error

@@ -13,7 +13,7 @@ from agentmem.engine.files import file_fsync, io_failed, publish, temporary_besi
 from agentmem.engine.keys import SALT_BYTES, RawKey, stretch
 from agentmem.engine.pool import Pool
 from agentmem.engine.schema import remove_set
-from agentmem.errors import IoFailed, StoreExists, StoreMissing
+from agentmem.errors import Corrupt, IoFailed, StoreExists, StoreMissing
 
 __all__ = ["backup_to", "second_opinion"]
 
@@ -87,6 +87,8 @@ def second_opinion(pool: Pool) -> list[str]:
             return [f"sqlcipher3 cannot read the snapshot: {error}"]
         finally:
             connection.close()
+    except Corrupt as error:
+        return [f"The file cannot be copied: {error.why}"]
     finally:
         remove_set(temporary)
 

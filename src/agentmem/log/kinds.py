@@ -63,7 +63,9 @@ class Kinds:
         """
         kind = self.get(name)
         if version > kind.version:
-            raise NewerFile(f"The log has {name!r} in version {version}, unknown to this version", next="Upgrade agentmem")
+            raise NewerFile(
+                f"The log has {name!r} in version {version}, unknown to this version", next="Upgrade agentmem"
+            )
         for step in range(version, kind.version):
             payload = kind.upcasts[step](payload)
         return payload

@@ -279,14 +279,18 @@ def _check(connection: apsw.Connection, store: str, noted: Head | None) -> int:
         head = chain.header(*row[:13])
         previous = chain.link(previous, head, row[14])
         if previous != row[15]:
-            raise Corrupt(f"The chain is broken at event {seq}", why="Its header or an earlier event changed", next=_RESTORE)
+            raise Corrupt(
+                f"The chain is broken at event {seq}", why="Its header or an earlier event changed", next=_RESTORE
+            )
         if session is not None:
             before = sessions.get(session) or chain.session_genesis(store, session)
             sessions[session] = chain.link(before, head, row[14])
             if sessions[session] != row[17]:
                 raise Corrupt(f"The chain of session {session} is broken at event {seq}", next=_RESTORE)
         if noted is not None and noted.seq == seq and noted.chain != previous.hex():
-            raise Corrupt(f"The log differs from the noted head at event {seq}", next="Compare with a backup of that time")
+            raise Corrupt(
+                f"The log differs from the noted head at event {seq}", next="Compare with a backup of that time"
+            )
         expected += 1
     if noted is not None and noted.seq >= expected:
         raise Corrupt(

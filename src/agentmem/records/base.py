@@ -222,7 +222,9 @@ def _once(
     """Run the command unless this request was seen; remember it in the same transaction, also a no-op."""
     validate.label(request_id, "request_id", limits.REQUEST_ID_CHARS)
     key = _fingerprint(unit, verb, arguments)
-    row = unit.row("SELECT arguments, result FROM request WHERE project = ? AND id = ?", (unit.known_project, request_id))
+    row = unit.row(
+        "SELECT arguments, result FROM request WHERE project = ? AND id = ?", (unit.known_project, request_id)
+    )
     if row is not None:
         if not hmac.compare_digest(row[0], key):
             raise RequestMismatch(
@@ -281,9 +283,7 @@ def _again(unit: Unit, kept: dict[str, Any]) -> Any:
     """The first outcome, with the records as they are now."""
     if "ids" in kept:
         return WrittenMany(tuple(kept["ids"]), *kept["counts"], repeated=True)
-    last = unit.row(
-        "SELECT seq, payload IS NULL FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (kept["id"],)
-    )
+    last = unit.row("SELECT seq, payload IS NULL FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (kept["id"],))
     if last is None:
         raise InvalidInput(f"Record {kept['id']} of the remembered request is not in the log")
     made = unit.row("SELECT payload IS NULL FROM event WHERE seq = ?", (kept["id"],))

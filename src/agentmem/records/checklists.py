@@ -72,7 +72,9 @@ class Checklists(Namespace):
     ) -> Written:
         """Place an item before or after another of its list; at the end if neither is given."""
         arguments = {"item": item, "before": before, "after": after}
-        return self._binding.run("checklists.move", arguments, request_id, lambda unit: _move(unit, item, before, after))
+        return self._binding.run(
+            "checklists.move", arguments, request_id, lambda unit: _move(unit, item, before, after)
+        )
 
     def remove(self, note: Ref, *items: int | Ref, request_id: str | None = None) -> WrittenMany:
         """Take items off the list. Their numbers are never given again, their texts stay in the log."""
@@ -130,7 +132,9 @@ def add(unit: Unit, note: int, entries: Iterable[tuple[str, bool]]) -> list[int]
     claims.guard(unit, note)
     row = unit.row("SELECT project FROM note WHERE id = ?", (note,))
     assert row is not None  # ids come from refs
-    last = unit.row("SELECT coalesce(max(number), 0), count(*) FILTER (WHERE removed = 0) FROM item WHERE note = ?", (note,))
+    last = unit.row(
+        "SELECT coalesce(max(number), 0), count(*) FILTER (WHERE removed = 0) FROM item WHERE note = ?", (note,)
+    )
     assert last is not None  # aggregates always give a row
     number, present = last
     ids = []
@@ -141,7 +145,9 @@ def add(unit: Unit, note: int, entries: Iterable[tuple[str, bool]]) -> list[int]
             payload["done"] = True
         ids.append(unit.append("item.added", payload, project=row[0]).seq)
     if present + len(ids) > limits.ITEMS_PER_CHECKLIST:
-        raise LimitExceeded(f"The checklist would have {present + len(ids)} items, {limits.ITEMS_PER_CHECKLIST} at most")
+        raise LimitExceeded(
+            f"The checklist would have {present + len(ids)} items, {limits.ITEMS_PER_CHECKLIST} at most"
+        )
     return ids
 
 
@@ -238,7 +244,9 @@ def _numbers(unit: Unit, note: int) -> str:
 
 def _owner(unit: Unit, found: int) -> tuple[int, int]:
     """The note of an item and its project."""
-    row = unit.row("SELECT note.id, note.project FROM item JOIN note ON note.id = item.note WHERE item.id = ?", (found,))
+    row = unit.row(
+        "SELECT note.id, note.project FROM item JOIN note ON note.id = item.note WHERE item.id = ?", (found,)
+    )
     if row is None:
         raise NotFound(f"There is no item #{found}")
     return row[0], row[1]

@@ -122,6 +122,12 @@ def rows_of(source: Unit | View, record: int) -> Sequence[Any] | None:
     return source.row(f"SELECT {_COLUMNS} FROM lease WHERE record = ?", (record,))
 
 
+def held_by(unit: Unit, record: int) -> bool:
+    """Whether this run holds the record, by its secret."""
+    row = rows_of(unit, record)
+    return row is not None and _owns(unit.binding, unit.actor.run, row)
+
+
 def _owns(binding: Binding, run: str | None, row: Sequence[Any]) -> bool:
     secret = binding.leases.get(run)
     return secret is not None and hmac.compare_digest(_hash(secret), row[3])

@@ -110,7 +110,9 @@ def _apply_unmarked(connection: apsw.Connection, event: Event) -> None:
 
 
 def _touch(connection: apsw.Connection, event: Event) -> None:
-    connection.execute("UPDATE entity SET revision = ?, updated_at = ? WHERE id = ?", (event.seq, event.at, event.record))
+    connection.execute(
+        "UPDATE entity SET revision = ?, updated_at = ? WHERE id = ?", (event.seq, event.at, event.record)
+    )
 
 
 def _apply_declared(connection: apsw.Connection, event: Event) -> None:

@@ -130,7 +130,10 @@ def _sized(attrs: dict[str, Json]) -> dict[str, Json]:
         raise LimitExceeded(f"{len(attrs)} attributes, {limits.ATTRS_PER_ENTITY} at most")
     size = len(canonical(attrs).encode())
     if size > limits.ATTRS_BYTES:
-        raise LimitExceeded(f"The attributes have {size} bytes, {limits.ATTRS_BYTES} at most", next="Put text into a note about the entity")
+        raise LimitExceeded(
+            f"The attributes have {size} bytes, {limits.ATTRS_BYTES} at most",
+            next="Put text into a note about the entity",
+        )
     return attrs
 
 
@@ -177,7 +180,9 @@ def rename(unit: Unit, ref: Ref, key: str, expected: int | None) -> Written:
     key = validate.line(key, "key", limits.KEY_CHARS)
     if key == entity.key:
         return Written(found, entity.revision, transit=unit.transit)
-    taken = unit.row("SELECT id FROM entity WHERE project = ? AND type = ? AND key = ?", (entity.project, entity.type, key))
+    taken = unit.row(
+        "SELECT id FROM entity WHERE project = ? AND type = ? AND key = ?", (entity.project, entity.type, key)
+    )
     if taken is not None:
         raise Conflict(f"There is {entity.type}:{key} already, #{taken[0]}")
     claims.guard(unit, found)
@@ -212,7 +217,9 @@ def accepted(results: object, detail: str | None) -> dict[str, dict[str, Any]]:
 
 def mark(unit: Unit, entity: int, marks: Mapping[str, Mapping[str, Any]]) -> bool:
     """Record results on one entity; says whether any differs from the current ones."""
-    current = {row[0]: row[1:] for row in unit.rows("SELECT name, result, value, detail FROM mark WHERE entity = ?", (entity,))}
+    current = {
+        row[0]: row[1:] for row in unit.rows("SELECT name, result, value, detail FROM mark WHERE entity = ?", (entity,))
+    }
     fresh = {}
     for name, given in marks.items():
         value = None if "value" not in given else canonical(given["value"])

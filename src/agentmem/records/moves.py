@@ -107,5 +107,3 @@ def _respaced(
     for (sibling, _), position in zip(siblings, spaced, strict=True):
         unit.append("note.changed", {"set": {"position": position}}, record=sibling, project=project)
     return spaced[index - 1] + 1.0
-
-

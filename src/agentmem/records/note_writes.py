@@ -40,7 +40,6 @@ class NewNote:
     source: str | None = field(default=None, kw_only=True)
 
 
-
 def add(unit: Unit, new: NewNote, *, similar: bool) -> Written:
     """The command behind `store.notes.add`."""
     payload, project = _payload(unit, new)
@@ -195,7 +194,9 @@ def _wanted(unit: Unit, note: Note, given: Mapping[str, Any]) -> dict[str, Any]:
             case "scope":
                 wanted["scope"] = None if value is None else _scope(unit, note.kind, value)
             case "dated":
-                wanted["dated"] = None if value is None else validate.whole(value, name, -limits.INT_MAX, limits.INT_MAX)
+                wanted["dated"] = (
+                    None if value is None else validate.whole(value, name, -limits.INT_MAX, limits.INT_MAX)
+                )
             case "source":
                 wanted["source"] = validate.optional_line(value, "source", limits.BODY_BYTES)
             case "about":
@@ -235,5 +236,3 @@ SELECT (SELECT count(*) FROM beneath JOIN note USING (id)
         WHERE id <> ?1 AND status IN (?2, ?3) AND kind IN (?4, ?5)),
        (SELECT count(*) FROM beneath JOIN item ON item.note = beneath.id AND item.done = 0 AND item.removed = 0)
 """
-
-

@@ -11,7 +11,20 @@ from agentmem.records.base import Namespace, Unit, View
 from agentmem.records.moves import move
 from agentmem.records.note_writes import NewNote, add, placed, update
 from agentmem.records.refs import entity_id, note_id
-from agentmem.types import NOTE_KINDS, STATUSES, UNSET, Brief, Note, NoteKind, Ref, Scope, Status, Unset, Written, WrittenMany
+from agentmem.types import (
+    NOTE_KINDS,
+    STATUSES,
+    UNSET,
+    Brief,
+    Note,
+    NoteKind,
+    Ref,
+    Scope,
+    Status,
+    Unset,
+    Written,
+    WrittenMany,
+)
 
 
 class Notes(Namespace):
@@ -257,14 +270,18 @@ def _list(
         values.append(validate.choice(kind, "kind", NOTE_KINDS))
     if status is not None:
         conditions.append("status = ?")
-        values.append(validate.choice(status, "status", sorted({name for names in STATUSES.values() for name in names})))
+        values.append(
+            validate.choice(status, "status", sorted({name for names in STATUSES.values() for name in names}))
+        )
     if about is not None:
         conditions.append("entity = ?")
         values.append(entity_id(view, about))
     if tag is not None:
         conditions.append("EXISTS (SELECT 1 FROM json_each(note.tags) WHERE value = ?)")
         values.append(validate.label(tag, "tag", limits.TAG_CHARS))
-    sql = f"{prefix} SELECT {note_rows.COLUMNS} FROM note WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {limit}"
+    sql = (
+        f"{prefix} SELECT {note_rows.COLUMNS} FROM note WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {limit}"
+    )
     return tuple(note_rows.note(row) for row in view.rows(sql, values))
 
 

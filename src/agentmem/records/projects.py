@@ -51,7 +51,9 @@ class Projects(Namespace):
         with self._binding.reading() as view:
             row = view.row(f"SELECT {_COLUMNS} FROM project WHERE name = ?", (wanted,))
             if row is None:
-                raise NotFound(f"There is no project {wanted!r}", next="A project comes to be with the first write in it")
+                raise NotFound(
+                    f"There is no project {wanted!r}", next="A project comes to be with the first write in it"
+                )
             return Project(*row)
 
     def rename(self, name: str, *, request_id: str | None = None) -> Written:

@@ -31,7 +31,9 @@ def identify(source: Source, ref: Ref) -> tuple[int, str]:
     if isinstance(ref, HasId):
         refuse_void(ref)
         return _by_id(source, ref.id)
-    raise InvalidInput(f"{ref!r} names no record", next="Give an id, a record, 'type:key' for an entity, '14.3' for an item")
+    raise InvalidInput(
+        f"{ref!r} names no record", next="Give an id, a record, 'type:key' for an entity, '14.3' for an item"
+    )
 
 
 def note_id(source: Source, ref: Ref, *, kinds: tuple[str, ...] = ()) -> int:
@@ -64,7 +66,10 @@ def item_id(source: Source, ref: Ref) -> int:
     """The id of the checklist item that `ref` names."""
     found, kind = identify(source, ref)
     if kind != "item":
-        raise InvalidInput(f"{_shown(ref)} is not a checklist item but a record of type {kind}", next="Write '14.3' for item 3 of note 14")
+        raise InvalidInput(
+            f"{_shown(ref)} is not a checklist item but a record of type {kind}",
+            next="Write '14.3' for item 3 of note 14",
+        )
     return found
 
 
@@ -96,7 +101,9 @@ def _by_key(source: Source, kind: str, key: str) -> int:
     elif keys:
         hint = "List what there is with entities.query"
     else:
-        types = [found for (found,) in source.rows("SELECT DISTINCT type FROM entity WHERE project = ? LIMIT 20", (project,))]
+        types = [
+            found for (found,) in source.rows("SELECT DISTINCT type FROM entity WHERE project = ? LIMIT 20", (project,))
+        ]
         hint = "Types there are: " + ", ".join(types) if types else "Add it with entities.put"
     raise NotFound(f"There is no entity {kind}:{key.strip()}", next=hint)
 
@@ -105,7 +112,11 @@ _SOME_KEYS = "SELECT key FROM entity WHERE project = ? AND type = ? LIMIT 500"
 
 
 def _by_id(source: Source, number: int) -> tuple[int, str]:
-    row = source.row("SELECT record, type, payload IS NULL, kind FROM event WHERE seq = ?", (number,)) if 0 < number < 2**63 else None
+    row = (
+        source.row("SELECT record, type, payload IS NULL, kind FROM event WHERE seq = ?", (number,))
+        if 0 < number < 2**63
+        else None
+    )
     if row is None:
         raise NotFound(f"There is no record #{number}")
     record, kind, erased, event = row
@@ -124,5 +135,3 @@ def _by_id(source: Source, number: int) -> tuple[int, str]:
 
 def _shown(ref: Ref) -> str:
     return f"#{ref.id}" if isinstance(ref, HasId) else repr(ref)
-
-

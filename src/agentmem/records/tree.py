@@ -19,11 +19,11 @@ WITH RECURSIVE above (id, level) AS (
 """
 # A note and all beneath it, depth first in the order of siblings.
 BENEATH: Final = """
-WITH RECURSIVE beneath (id, level) AS (
-    VALUES (?1, 0)
+WITH RECURSIVE beneath (id, level, place) AS (
+    VALUES (?1, 0, 0.0)
     UNION ALL
-    SELECT note.id, level + 1 FROM beneath JOIN note ON note.parent = beneath.id
-    ORDER BY 2 DESC, note.position, note.id
+    SELECT note.id, level + 1, note.position FROM beneath JOIN note ON note.parent = beneath.id
+    ORDER BY 2 DESC, 3, 1
 )
 """
 

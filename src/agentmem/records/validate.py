@@ -17,7 +17,9 @@ from agentmem.errors import InvalidInput, LimitExceeded
 from agentmem.types import ORIGINS
 
 # C0, DEL, C1, bidirectional controls, line and paragraph separators, surrogates, noncharacters of the BMP.
-_ODD = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb\ufffe\uffff]")
+_ODD = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb\ufffe\uffff]"
+)
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 _LABEL_MARKS = frozenset("._-/@:+~")
 _TOKEN_MARKS = frozenset("._-/+")

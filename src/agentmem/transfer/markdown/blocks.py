@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Block", "Item", "Row", "Section", "parse"]
 
 _BOX: Final = re.compile(r"^\[([ xX✓✔√~/>\-])\](?:\s+|$)")
-_TICKED: Final = frozenset("xX✓✔√-")
+_STRUCK: Final = re.compile(r"^~~(.+?)~~\s*(?:[（(—–-]\s*(.*?)\s*[)）]?)?$")
+_TICKED: Final = frozenset("xX✓✔√")
 BlockKind = Literal["paragraph", "list", "table", "code", "other"]
 
 
@@ -31,11 +32,12 @@ class Item:
 
     Args:
         text: Its first paragraph on one line, without bullet and box.
-        done: Whether its box is ticked, None where it has no box. A box `[-]` is cancelled: it leaves nothing to do,
-            and the sign stays in the text; likewise `[~]`, begun.
+        done: Whether its box is ticked, None where it has no box. A box begun, `[~]` or `[/]`, is not done.
         start: Its first line.
         end: The line after its last.
         blocks: What stands in it after the first paragraph.
+        head: The first line of its text.
+        cancelled: Whether its box is `[-]`.
     """
 
     text: str
@@ -43,6 +45,25 @@ class Item:
     start: int
     end: int
     blocks: tuple[Block, ...] = ()
+    head: str = ""
+    cancelled: bool = False
+
+    @property
+    def dropped(self) -> bool:
+        """Whether it is given up: its box is `[-]`, or its text is struck through."""
+        return self.cancelled or bool(_STRUCK.match(self.text))
+
+    @property
+    def bare(self) -> str:
+        """Its text without the strokes through it and what was said of them."""
+        struck = _STRUCK.match(self.text)
+        return struck[1] if struck else self.text
+
+    @property
+    def struck_why(self) -> str:
+        """What is said in brackets after a text that is struck through."""
+        struck = _STRUCK.match(self.text)
+        return struck[2] or "" if struck else ""
 
     def walk(self) -> Iterator[Item]:
         """The item and every item nested in it."""
@@ -75,7 +96,7 @@ class Block:
     @property
     def boxes(self) -> int:
         """How many items of it, nested ones too, have a box."""
-        return sum(item.done is not None for top in self.items for item in top.walk())
+        return sum(item.done is not None and not item.dropped for top in self.items for item in top.walk())
 
 
 @frozen
@@ -220,11 +241,12 @@ def _item(tokens: list[Token], position: int, close: int, lines: list[str]) -> I
     while end > start + 1 and not lines[end - 1].strip():
         end -= 1
     blocks: list[Block] = []
-    first = ""
+    first = head = ""
     inner = position + 1
     while inner < close:
         if not first and not blocks and tokens[inner].type == "paragraph_open":
-            first = one_line(tokens[inner + 1].content)
+            content = tokens[inner + 1].content
+            first, head = one_line(content), one_line(content.split("\n", 1)[0])
             inner = _close(tokens, inner) + 1
             continue
         block, inner = _block(tokens, inner, lines)
@@ -232,11 +254,9 @@ def _item(tokens: list[Token], position: int, close: int, lines: list[str]) -> I
             blocks.append(block)
     box = _BOX.match(first)
     if not box:
-        return Item(first, None, start, end, tuple(blocks))
-    text = first[box.end() :].strip()
-    if box[1] in "-~/>" and text:
-        text = f"[{box[1]}] {text}"
-    return Item(text, box[1] in _TICKED, start, end, tuple(blocks))
+        return Item(first, None, start, end, tuple(blocks), head)
+    text, head = first[box.end() :].strip(), _BOX.sub("", head).strip()
+    return Item(text, box[1] in _TICKED, start, end, tuple(blocks), head, cancelled=box[1] == "-")
 
 
 def _table(tokens: list[Token], position: int, stop: int) -> tuple[tuple[str, ...], tuple[Row, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -12,11 +13,14 @@ from agentmem import limits
 from .blocks import Block, Item
 from .status import split_marker
 from .types import PlannedItem
-from .words import is_placeholder, plain
+from .words import is_placeholder, norm, plain
 
-__all__ = ["Boxed", "flatten", "flatten_plain", "is_marked"]
+__all__ = ["Boxed", "flatten", "flatten_plain", "is_marked", "names_of", "short_name"]
 
 _CONTEXT_CHARS: Final = 200
+_NAME_CHARS: Final = 4
+_STROKES: Final = re.compile(r"~~")
+_TRAILING_PAREN: Final = re.compile(r"\s*[（(][^（()）]*[)）]\s*$")
 
 
 @frozen
@@ -36,6 +40,8 @@ def flatten(block: Block) -> Iterator[Boxed]:
 def _flatten(item: Item, context: str, depth: int) -> Iterator[Boxed]:
     nested = [inner for block in item.blocks for inner in block.items]
     boxed_below = any(inner.done is not None for top in nested for inner in top.walk())
+    if item.dropped:
+        return
     if item.done is None:
         if not boxed_below:
             return
@@ -66,6 +72,19 @@ def _text(item: Item, context: str, *, boxed_below: bool) -> tuple[str, bool]:
     details = [inner.text for block in item.blocks for inner in block.items]
     joined = f"{text} ({'; '.join(details)})" if details else text
     return (joined, True) if len(joined) <= limits.ITEM_CHARS else (text, False)
+
+
+def names_of(text: str, head: str = "") -> frozenset[str]:
+    """The names under which an item is known in another file: whole, its first line, without brackets at its end."""
+    bare = _TRAILING_PAREN.sub("", plain(_STROKES.sub("", text)))
+    found = {norm(text), norm(head), norm(bare)}
+    return frozenset(name for name in found if len(name) >= _NAME_CHARS)
+
+
+def short_name(text: str) -> str:
+    """What an item says before its first comma or dash, empty where that is nothing much."""
+    name = norm(re.split(r",\s|，|\s[—–]\s", plain(text), maxsplit=1)[0])
+    return name if len(name) >= 2 * _NAME_CHARS else ""
 
 
 def is_marked(block: Block) -> bool:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, Literal
 
 from attrs import Factory, define, evolve
 
 from agentmem import limits
 
+from .files import Recency
 from .status import Status
 from .types import Dated, NoteKind, PlannedEntity, PlannedItem, PlannedNote, ReportLine, SourceKey
 from .words import clean_heading, cut_bytes, cut_title, plain, split_bytes
 
-__all__ = ["Draft", "Drafts", "Finding"]
+__all__ = ["Draft", "Drafts", "Finding", "Mention"]
 
 _KEY_CHARS: Final = 160
 
@@ -23,7 +24,8 @@ class Draft:
     """A note in the making.
 
     `said` is the status its own source states, None where it follows from its boxes and from what is beneath it.
-    `task` is the task it belongs to for telling whether two files name the same thing, `whole` marks that task itself.
+    `scope` is the tree in which the same title means the same thing, `whole` marks a task or goal of its own,
+    `is_list` a goal that is a mere list of things to do.
     """
 
     source: SourceKey
@@ -41,6 +43,7 @@ class Draft:
     scope: str = ""
     whole: bool = False
     closed_unticked: int = 0
+    is_list: bool = False
 
     def to_notes(self) -> Iterator[PlannedNote]:
         """The note, and a fact for each part of its body beyond the limit."""
@@ -85,8 +88,21 @@ class Finding:
     source: SourceKey
     task: SourceKey | None
     dated: Dated | None
-    recency: tuple[object, ...]
+    recency: Recency
     heading: str = ""
+
+
+@define(kw_only=True)
+class Mention:
+    """A box of a journal: what was said on one day of a thing that a plan may name too."""
+
+    names: frozenset[str]
+    text: str
+    state: Literal["done", "open", "dropped"]
+    recency: Recency
+    path: str
+    work: SourceKey | None
+    title: str
 
 
 @define
@@ -94,10 +110,13 @@ class Drafts:
     """All that is being made of a folder."""
 
     notes: list[Draft] = Factory(list)
-    entities: list[tuple[tuple[object, ...], PlannedEntity]] = Factory(list)
+    entities: list[tuple[Recency, PlannedEntity]] = Factory(list)
     outcomes: list[Finding] = Factory(list)
     standings: list[Finding] = Factory(list)
     report: list[ReportLine] = Factory(list)
+    mentions: list[Mention] = Factory(list)
+    tasks: dict[str, Draft] = Factory(dict)
+    outcome_said: dict[SourceKey, tuple[Status, str]] = Factory(dict)
     _used: dict[tuple[str, tuple[str, ...]], int] = Factory(dict)
 
     def key(self, path: str, headings: Iterable[str] = ()) -> SourceKey:

@@ -25,7 +25,18 @@ from .frontmatter import FrontMatter, cut_front_matter
 from .types import Dated, ReportLine, SourceFile
 from .words import read_date
 
-__all__ = ["DEPTH_MAX", "FILES_MAX", "FILE_BYTES", "Found", "Source", "find_files", "read_source", "read_text"]
+__all__ = [
+    "DEPTH_MAX",
+    "FILES_MAX",
+    "FILE_BYTES",
+    "Found",
+    "Recency",
+    "Source",
+    "find_files",
+    "read_source",
+    "read_text",
+    "recency",
+]
 
 FILE_BYTES: Final = 4 * 1024 * 1024
 FILES_MAX: Final = 20_000
@@ -33,6 +44,7 @@ DEPTH_MAX: Final = 32
 _TEXT_SUFFIXES: Final = frozenset({".md", ".markdown", ".mdx", ".txt", ".json", ".jsonl", ".ndjson"})
 _SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "target", "dist"})
 _NAMED_ONE_BY_ONE: Final = 20
+Recency = tuple[str, int, str, int]
 Encoding = Literal["utf-8", "utf-16", "gb18030"]
 
 
@@ -43,6 +55,12 @@ class Found:
     root: Path
     paths: tuple[str, ...]
     report: tuple[ReportLine, ...]
+
+
+def recency(dated: Dated | None, mtime: dt.datetime, number: int, path: str, line: int) -> Recency:
+    """A value that sorts statements by age; `number` orders those of one day."""
+    when = f"1 {dated.isoformat()[:10]}" if dated else f"0 {mtime.isoformat()}"
+    return when, number, path, line
 
 
 @frozen
@@ -83,14 +101,12 @@ class Source:
         return self.path.rpartition("/")[0]
 
     @property
-    def recency(self) -> tuple[dt.datetime, dt.datetime]:
-        """What orders files by age: the date it names, else the time of its last change."""
-        named = self.dated
-        if named is None:
-            return self.mtime, self.mtime
-        if isinstance(named, dt.datetime):
-            return named, self.mtime
-        return dt.datetime(named.year, named.month, named.day, 23, 59, 59, tzinfo=dt.UTC), self.mtime
+    def recency(self) -> Recency:
+        """What orders what files say by age: the date a file names; a file that names none is older than all that do.
+
+        The time of the last change decides among those only: a copy or a checkout makes it mean nothing.
+        """
+        return recency(self.dated, self.mtime, 0, self.path, 0)
 
     def to_file(self, kind: str) -> SourceFile:
         """The line of it in a plan."""

@@ -1,4 +1,4 @@
-"""Journals: one note for each session or day, and where the newest says the work stands."""
+"""Journals: one note for each session or day, the boxes they tick, and where the newest says the work stands."""
 
 from __future__ import annotations
 
@@ -10,27 +10,35 @@ from attrs import evolve, frozen
 from agentmem import limits
 
 from .blocks import Block, Section
-from .checklists import flatten
-from .drafts import Drafts, Finding
-from .files import Source
+from .checklists import names_of
+from .drafts import Draft, Finding, Mention
+from .files import Recency, Source, recency
 from .outline import Outline, Place
 from .records import is_record_role
 from .roles import read_heading
-from .status import Status, split_marker
+from .status import split_marker
 from .types import Dated, SourceKey
 from .words import cut_bytes, is_placeholder, label_of, norm, plain, read_date
 
-__all__ = ["Session", "find_sessions", "is_journal_name", "outline_journal"]
+__all__ = ["Session", "find_sessions", "outline_journal"]
 
 _NAME: Final = re.compile(
     r"^(?:.*[-_ ])?(?:journal|diary|work-?log|dev-?log|session(?:s|-log)?|log|日志|日记|工作日志)(?:[-_ ]?\d+)?$",
     re.IGNORECASE,
 )
+_FOLDER: Final = re.compile(r"(?:^|/)(?:journals?|logs?|diary|daily|sessions?|work-?logs?|日志|日记)$", re.IGNORECASE)
+_DAY_NAME: Final = re.compile(r"^20\d\d[-_]?\d\d[-_]?\d\d(?:\D|$)")
 _SESSION: Final = re.compile(
-    r"^(?:session|iteration|run|day|entry|turn|会话|迭代|第\s*\d+\s*(?:次|天|轮|期))\b\s*#?\s*(\d*)|^\[?20\d\d[-/.年]\d{1,2}[-/.月]\d{1,2}",
+    r"^(?:session|iteration|run|day|entry|turn|会话|迭代|第\s*\d+\s*(?:次|天|轮|期))\b\s*#?\s*\d*"
+    r"|^\[?20\d\d[-/.年]\d{1,2}[-/.月]\d{1,2}",
     re.IGNORECASE,
 )
 _NUMBER: Final = re.compile(r"(\d+)")
+_SUMMARY: Final = frozenset({"summary", "总结", "概要", "摘要"})
+_TASK_LABELS: Final = frozenset({"task", "任务"})
+_NOTHING: Final = re.compile(
+    r"[\s*_\[\]()-]*(?:ok)?[\s*_\[\]()✅-]*(?:completed?|done|finished|已完成|完成)?[\s*_.。]*", re.IGNORECASE
+)
 
 
 @frozen
@@ -46,6 +54,7 @@ class Session:
         blocks: The blocks before the first of them.
         dated: The day it names.
         number: Its number, or its place in the file where it has none.
+        whole: Whether the file is this one session.
     """
 
     title: str
@@ -56,126 +65,148 @@ class Session:
     blocks: tuple[Block, ...]
     dated: Dated | None
     number: int
+    whole: bool = False
 
 
-def is_journal_name(stem: str) -> bool:
-    """Whether a file is called a journal or log."""
-    return bool(_NAME.match(stem))
+def find_sessions(source: Source, root: Section, lines: list[str]) -> tuple[Session, ...]:
+    """The sessions of a journal, empty where the file is none.
 
-
-def find_sessions(root: Section, lines: list[str]) -> tuple[Session, ...]:
-    """The sessions of a journal: from one heading "Session 3" or "2026-01-31" to the next of the same level.
-
-    Templates put headings of a higher level inside a session, so everything up to the next session belongs to it.
+    A journal is called one, or lies in a folder of journals, or has several headings "Session 3" or "2026-01-31".
+    A file for one day is one session. Templates put headings of a higher level inside a session, so everything up
+    to the next session of the same level belongs to it.
     """
     flat = list(root.walk())
     heads = [n for n, section in enumerate(flat) if section.level and _SESSION.match(plain(section.title))]
-    if not heads:
+    top = root.sections[0] if root.sections and root.sections[0].level == 1 else None
+    dated = bool(_DAY_NAME.match(source.stem)) or (top is not None and bool(_SESSION.match(plain(top.title))))
+    within = [n for n in heads if flat[n] is not top]
+    named = bool(_NAME.match(source.stem)) or bool(_FOLDER.search(source.folder))
+    if not (named and within) and (dated or (named and not source.name.casefold().startswith("index"))):
+        return (_whole(source, flat, lines, top),)
+    if not named and len(within) < 2:
         return ()
-    level = min(flat[n].level for n in heads)
-    heads = [n for n in heads if flat[n].level == level]
+    level = min(flat[n].level for n in within)
+    heads = [n for n in within if flat[n].level == level]
     sessions = []
     for place, head in enumerate(heads):
         after = heads[place + 1] if place + 1 < len(heads) else len(flat)
         section = flat[head]
         end = flat[after].start if after < len(flat) else len(lines)
         parts = tuple(evolve(part, sections=(), end=part.own_end) for part in flat[head + 1 : after])
-        dated = read_date(section.title) or _date_below(lines[section.body : min(section.own_end, section.body + 12)])
+        day = read_date(section.title) or _date_below(lines[section.body : min(section.own_end, section.body + 12)])
         number = _NUMBER.search(section.title)
-        told = int(number[1]) if number and not read_date(section.title) else place
-        sessions.append(Session(section.title, section.start, section.body, end, parts, section.blocks, dated, told))
+        told = int(number[1][:9]) if number and not _DAY_NAME.match(plain(section.title).lstrip("[")) else place
+        sessions.append(Session(section.title, section.start, section.body, end, parts, section.blocks, day, told))
     return tuple(sessions)
+
+
+def _whole(source: Source, flat: list[Section], lines: list[str], top: Section | None) -> Session:
+    title = top.title if top is not None else source.front.get("title") or source.stem
+    parts = tuple(evolve(part, sections=(), end=part.own_end) for part in flat if part.level and part is not top)
+    blocks = (*flat[0].blocks, *(top.blocks if top is not None else ()))
+    dated = source.dated or read_date(title)
+    start = top.start if top is not None else 0
+    return Session(title, start, top.body if top else 0, len(lines), parts, blocks, dated, 0, whole=True)
 
 
 def _date_below(lines: list[str]) -> Dated | None:
     for line in lines:
         label = label_of(line)
-        if label and label[0].casefold() in ("date", "日期", "时间", "when"):
+        if label and norm(label[0]) in ("date", "日期", "时间", "when"):
             return read_date(label[1])
     return None
 
 
-def outline_journal(outline: Outline, sessions: tuple[Session, ...], place: Place) -> None:
-    """A fact for each session with its decisions, attempts, lessons and questions; where the newest says what is next."""
-    newest = max(sessions, key=_recency)
+def outline_journal(outline: Outline, sessions: tuple[Session, ...], place: Place, *, front: str = "") -> None:
+    """A fact for each session, beneath it or its task the decisions, attempts, lessons and questions it tells of."""
     for session in sessions:
-        title = (
-            session.title
-            if read_date(session.title) or not session.dated
-            else f"{session.title} ({session.dated.isoformat()[:10]})"
-        )
-        path = (split_marker(session.title)[0],)
+        task = _task_of(session, outline)
+        title = session.title
+        if session.dated and not read_date(title):
+            title = f"{title} ({session.dated.isoformat()[:10]})"
+        path = () if session.whole else (split_marker(session.title)[0],)
         draft = outline.note("fact", title, path, place.text, line=session.start, place=place, dated=session.dated)
-        inside = evolve(place, text=draft.source, work=place.work or draft.source)
+        work = task.source if task else place.work or draft.source
+        inside = evolve(place, text=draft.source, work=work, plan=False, in_task=False)
+        outline.dated = session.dated
+        _mentions(outline, session, place, task)
         outline.blocks(session.blocks, path, inside, heading=session.title)
-        for part in session.parts:
+        for number, part in enumerate(session.parts):
+            if part.start in outline.gone:
+                continue
             role = read_heading(split_marker(part.title)[0]).role
-            if is_record_role(role) and outline.worth(part):
-                outline.section(part, path, inside)
+            if is_record_role(role) and not part.boxes and outline.worth(part):
+                outline.section(_with_deeper(session.parts, number), path, inside)
             else:
                 outline.blocks(part.blocks, (*path, part.title), inside, heading=part.title)
-        _boxes(outline, session, path, place, left=session is newest)
-        draft.body = outline.text(session.body, session.end)
+        outline.take(session.start, session.body)
+        text = outline.text(0 if session.whole else session.body, session.end)
+        draft.body = "\n\n".join(filter(None, (front.strip(), text)))
         outline.take(session.start, session.end)
-        _findings(outline.drafts, outline.source, session, draft.source, place, outline.lines)
+        _findings(outline, session, draft, task.source if task else place.work)
 
 
-def _recency(session: Session) -> tuple[str, int]:
-    return session.dated.isoformat() if session.dated else "", session.number
+def _with_deeper(parts: tuple[Section, ...], number: int) -> Section:
+    """A part with the deeper parts after it inside, one level of them, as the section it is."""
+    part = parts[number]
+    inside = []
+    for other in parts[number + 1 :]:
+        if other.level <= part.level:
+            break
+        inside.append(other)
+    return evolve(part, sections=tuple(inside), end=inside[-1].end if inside else part.end)
 
 
-def _boxes(outline: Outline, session: Session, path: tuple[str, ...], place: Place, *, left: bool) -> None:
-    """The boxes of a session as one step: left where the session is the newest, else overtaken by later ones."""
+def _task_of(session: Session, outline: Outline) -> Draft | None:
+    """The task that a line `**Task**: name` of a session names, where the import has it."""
+    for line in outline.lines[session.body : min(session.end, session.body + 12)]:
+        label = label_of(line)
+        if label and norm(label[0]) in _TASK_LABELS:
+            name = label[1].strip(" `").rstrip("/").rpartition("/")[2]
+            return outline.drafts.tasks.get(norm(name)) or outline.drafts.tasks.get(norm(label[1]))
+    return None
+
+
+def _mentions(outline: Outline, session: Session, place: Place, task: Draft | None) -> None:
+    """Every box of a session, as a statement of that day about the thing it names."""
     blocks = [block for blocks in (session.blocks, *(part.blocks for part in session.parts)) for block in blocks]
-    found = [boxed for block in blocks if block.kind == "list" for boxed in flatten(block)]
-    if not found or place.work is None:
-        return
-    title = f"Left at {plain(session.title)}"
-    step = outline.note(
-        "step", title, (*path, "boxes"), place.work, line=session.start, place=place, dated=session.dated
-    )
-    for boxed in found[: limits.ITEMS_PER_CHECKLIST]:
-        step.items.append(boxed.item)
-        for start, end in boxed.lines:
-            outline.take(start, end)
-    if not left and not all(boxed.item.done for boxed in found):
-        step.said = Status("dropped")
+    for block in blocks:
+        for item in (inner for top in block.items for inner in top.walk()):
+            if item.done is None or is_placeholder(item.text):
+                continue
+            state = "dropped" if item.dropped else "done" if item.done else "open"
+            outline.drafts.mentions.append(
+                Mention(
+                    names=names_of(item.text, item.head),
+                    text=item.bare[: limits.ITEM_CHARS],
+                    state=state,
+                    recency=_recency(outline, session, item.start),
+                    path=outline.source.path,
+                    work=task.source if task else place.work or place.boxes,
+                    title=outline.source.folder.rpartition("/")[2] or outline.source.stem,
+                )
+            )
 
 
-def _findings(drafts: Drafts, source: Source, session: Session, key: SourceKey, place: Place, lines: list[str]) -> None:
-    """What a session says is next, and what it came to."""
-    told: dict[str, str] = {}
+def _findings(outline: Outline, session: Session, draft: Draft, task: SourceKey | None) -> None:
+    """What a session says is next, and what it came to; a session that says nothing still overtakes older ones."""
+    told: dict[str, list[str]] = {"next": [], "summary": []}
     for part in session.parts:
         role = read_heading(split_marker(part.title)[0]).role
-        text = "\n".join(line for line in lines[part.body : part.own_end] if not is_placeholder(line)).strip()
-        name = (
-            "next" if role == "next" else "summary" if norm(part.title) in ("summary", "总结", "概要", "摘要") else ""
-        )
-        if name and text and not _says_nothing(text):
-            told[name] = "\n".join(filter(None, (told.get(name, ""), text)))
-    recency = (*_recency(session), *source.recency)
-    if "next" in told:
-        parts = (plain(session.title), told.get("summary", ""), f"Next:\n{told['next']}")
-        text = cut_bytes("\n\n".join(filter(None, parts)), limits.CHECKPOINT_BYTES)
-        drafts.standings.append(Finding(text, key, place.work, session.dated, recency, "journal"))
-    task = next(
-        (
-            label[1]
-            for line in lines[session.body : session.body + 12]
-            if (label := label_of(line)) and norm(label[0]) in ("task", "任务")
-        ),
-        "",
-    )
-    if task and "summary" in told:
-        drafts.outcomes.append(Finding(told["summary"], key, None, session.dated, recency, plain(task)))
+        kept = (line for line in outline.lines[part.body : part.own_end] if not is_placeholder(line))
+        text = "\n".join(kept).strip()
+        name = "next" if role == "next" else "summary" if norm(part.title) in _SUMMARY else ""
+        if name and text and not _NOTHING.fullmatch(text):
+            told[name].append(f"{plain(part.title)}:\n{text}" if name == "next" else text)
+    parts = (*told["summary"], *told["next"])
+    text = cut_bytes("\n\n".join((plain(session.title), *parts)), limits.CHECKPOINT_BYTES) if parts else ""
+    when = _recency(outline, session, session.start)
+    outline.drafts.standings.append(Finding(text, draft.source, task, session.dated, when, "journal"))
+    if told["summary"] and task is not None:
+        summary = "\n\n".join(told["summary"])
+        outline.drafts.outcomes.append(Finding(summary, draft.source, task, session.dated, when, "journal"))
 
 
-def _says_nothing(text: str) -> bool:
-    """Whether a part holds a status line and no more: `[OK] **Completed**`."""
-    return bool(
-        re.fullmatch(
-            r"[\s*_\[\]()-]*(?:ok)?[\s*_\[\]()✅-]*(?:completed?|done|finished|已完成|完成)?[\s*_.。]*",
-            text,
-            re.IGNORECASE,
-        )
-    )
+def _recency(outline: Outline, session: Session, line: int) -> Recency:
+    """Of one day, a later session is newer, and a journal newer than any other file."""
+    return recency(session.dated, outline.source.mtime, session.number + 1, outline.source.path, line)

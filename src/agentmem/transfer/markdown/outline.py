@@ -15,10 +15,11 @@ from .drafts import Draft, Drafts, Finding
 from .files import Source
 from .records import RecordMaker, is_record_role
 from .roles import Heading, read_heading
-from .status import Status, split_marker, status_of_line
+from .status import Status, split_marker, status_of_cell, status_of_line
 from .tables import EntityType, entities_of_list, entities_of_table, row_status, task_columns, verdict_column
-from .types import Dated, NoteKind, ReportLine, SourceKey
-from .words import clean_heading, is_placeholder, plain, read_date
+from .tasks import priority_of
+from .types import CLOSED, Dated, NoteKind, ReportLine, SourceKey
+from .words import GENERIC, clean_heading, is_placeholder, norm, plain, read_date
 
 __all__ = ["Outline", "Place", "title_and_sections"]
 
@@ -54,6 +55,7 @@ class Place:
         scope: The tree in which the same title means the same thing.
         goal: The draft of the goal, to be given the text of a section "Goal"; None where it has text of its own.
         in_task: Whether it lies in the folder of a task.
+        boxes: The goal that takes the boxes of a journal, where it has no other.
     """
 
     work: SourceKey | None
@@ -62,18 +64,19 @@ class Place:
     scope: str = ""
     goal: Draft | None = None
     in_task: bool = False
+    boxes: SourceKey | None = None
 
 
-def title_and_sections(root: Section, source: Source) -> tuple[str, tuple[Section, ...], int]:
-    """The title of a file, its sections, and the first line after its title; a lone heading of level 1 is the title."""
+def title_and_sections(root: Section, source: Source) -> tuple[str, tuple[Section, ...], int | None]:
+    """The title of a file, its sections, and the line of its title; a lone heading of level 1 is the title."""
     tops = root.sections
     if len(tops) == 1 and tops[0].level == 1 and not any(block.boxes for block in root.blocks):
-        return tops[0].title, tops[0].sections, tops[0].own_end
+        return tops[0].title, tops[0].sections, tops[0].start
     first = tops[0] if tops else None
     if first is not None and first.level == 1 and not root.blocks and all(section.level > 1 for section in tops[1:]):
-        return first.title, (*first.sections, *tops[1:]), first.own_end
+        return first.title, (*first.sections, *tops[1:]), first.start
     name = source.front.get("title", "name") or re.sub(r"[-_]+", " ", source.stem).strip() or source.stem
-    return name, tops, root.own_end
+    return name, tops, None
 
 
 @define
@@ -85,7 +88,8 @@ class Outline:
     drafts: Drafts
     entities: tuple[EntityType, ...] = ()
     dated: Dated | None = None
-    _gone: set[int] = Factory(set)
+    adr: str = ""
+    gone: set[int] = Factory(set)
 
     @property
     def offset(self) -> int:
@@ -94,14 +98,19 @@ class Outline:
 
     def take(self, start: int, end: int) -> None:
         """Mark lines as kept by a record of their own."""
-        self._gone.update(range(start, end))
+        self.gone.update(range(start, end))
+
+    def take_title(self, line: int | None) -> None:
+        """Mark the heading that became the title of the file's note."""
+        if line is not None:
+            self.take(line, line + 1)
 
     def text(self, start: int, end: int) -> str:
         """The lines that nothing took, empty where only headings are left."""
         kept: list[str] = []
         for number in range(start, min(end, len(self.lines))):
             line = self.lines[number].rstrip()
-            if number not in self._gone and (line or (kept and kept[-1])):
+            if number not in self.gone and (line or (kept and kept[-1])):
                 kept.append(line)
         text = "\n".join(kept).strip("\n")
         bare = [line for line in kept if line and not re.match(r"^#{1,6}\s|^(?:-{3,}|\*{3,}|_{3,})\s*$|^=+\s*$", line)]
@@ -127,7 +136,7 @@ class Outline:
                 title=plain(title) or self.source.name,
                 parent=parent,
                 said=said,
-                tags=(said.tag,) if said and said.tag else (),
+                tags=tuple(filter(None, (said.tag if said else None, priority_of(clean_heading(title))))),
                 dated=dated or read_date(title) or self.dated,
                 line=line + self.offset + 1,
                 scope=place.scope,
@@ -174,7 +183,11 @@ class Outline:
         draft.body = self.text(section.body, section.end)
         if not draft.body and not heading.outcome and not self.drafts.has_children(draft.source):
             self.drafts.discard(draft)
-        elif heading.role in ("outcome", "next") and draft.body:
+        if heading.outcome and place.work is not None:
+            said = status_of_cell(heading.outcome)
+            if said is not None and said.value in CLOSED:
+                self.drafts.outcome_said[place.work] = (said, self.source.path)
+        if heading.role in ("outcome", "next") and draft.body:
             finding = Finding(draft.body, draft.source, place.work, draft.dated, self.source.recency, section.title)
             (self.drafts.outcomes if heading.role == "outcome" else self.drafts.standings).append(finding)
 
@@ -197,7 +210,7 @@ class Outline:
                 continue
             if block.kind == "table" and verdict_column(block):
                 records.verdicts(block, path)
-            elif block.kind == "paragraph" and block.start not in self._gone:
+            elif block.kind == "paragraph" and block.start not in self.gone:
                 records.labelled(block, blocks[index + 1 :], path)
 
     def _entities(self, block: Block, path: tuple[str, ...], heading: str) -> bool:
@@ -228,7 +241,7 @@ class Outline:
         role = read_heading(split_marker(section.title)[0]).role
         if is_record_role(role) and not (role in ("decision", "lesson") and section.boxes):
             return False
-        own = self._own_work(section, place)
+        own = self.has_work(section, place)
         if own or not place.plan or not self.worth_heading(section):
             return own
         title, marker = split_marker(section.title)
@@ -239,7 +252,8 @@ class Outline:
             return False
         return steps or any(self._is_step(child, place, steps=False) for child in section.sections)
 
-    def _own_work(self, section: Section, place: Place) -> bool:
+    def has_work(self, section: Section, place: Place) -> bool:
+        """Whether the own blocks of a section hold boxes, a table of tasks, or in a plan a list of things to do."""
         if any(boxed for block in section.blocks if block.kind == "list" for boxed in flatten(block)):
             return not any(type.heads(section.title) for type in self.entities)
         if any(task_columns(block) for block in section.blocks if block.kind == "table") and (
@@ -256,6 +270,8 @@ class Outline:
 
     def _step(self, section: Section, path: tuple[str, ...], place: Place, *, steps: bool) -> None:
         title, marker = split_marker(section.title)
+        if len(path) > 1 and norm(title) in GENERIC:
+            title = f"{path[-2]}: {title}"
         draft = self.note("step", title, path, place.work, line=section.start, place=place, said=marker)
         beneath = Place(work=draft.source, text=draft.source, plan=place.plan, scope=place.scope, in_task=place.in_task)
         self.work(section.blocks, draft, path, beneath, todo=_is_todo(section))
@@ -274,6 +290,8 @@ class Outline:
     ) -> None:
         """Give a step or goal its boxes, the steps of its tables, and the status its text states."""
         for block in blocks:
+            if block.kind == "list":
+                RecordMaker(self, place).struck(block, path)
             if block.kind == "list" and block.boxes:
                 self._add_boxes(draft, list(flatten(block)))
             elif block.kind == "list" and place.plan and is_marked(block):
@@ -314,7 +332,7 @@ class Outline:
             return
         for row in block.rows:
             title = row.cells[columns.title] if columns.title < len(row.cells) else ""
-            if is_placeholder(title):
+            if is_placeholder(title) or norm(title) in self.drafts.tasks:
                 continue
             said = row_status(row, columns)
             step = self.note(
@@ -325,7 +343,8 @@ class Outline:
                 f"{header}: {cell}" for n, (header, cell) in enumerate(cells) if n != columns.title and cell
             )
             self.take(row.line, row.line + 1)
-        self.take(block.start, block.start + 2)
+        if all(row.line in self.gone for row in block.rows):
+            self.take(block.start, block.start + 2)
 
 
 def _is_todo(section: Section) -> bool:

@@ -61,7 +61,7 @@ _REASON_LABELS: Final = frozenset(
         "result",
         "outcome",
     }
-    | {"原因", "理由", "依据", "背景", "为什么", "失败原因", "结果", "根因", "为何失败"}
+    | {"原因", "理由", "依据", "背景", "为什么", "失败原因", "根因", "为何失败"}
 )
 _LABELLED: Final = re.compile(
     r"^\s*(?:[-*+>]\s+)*(?:\*\*|__)?([^*_:：\n]{1,40}?)(?:\*\*|__)?\s*[:：]\s*(?:\*\*|__)?\s*(.*)$", re.DOTALL
@@ -226,7 +226,13 @@ class RecordMaker:
         """Whether an item gives the reason of the decision just before it, which it then becomes."""
         match = _LABELLED.match(item.text)
         last = self.outline.drafts.notes[-1] if self.outline.drafts.notes else None
-        if not match or match[1].strip().casefold() not in _REASON_LABELS or last is None or last.kind != "decision" or item.blocks:
+        if (
+            not match
+            or match[1].strip().casefold() not in _REASON_LABELS
+            or last is None
+            or last.kind != "decision"
+            or item.blocks
+        ):
             return False
         last.why = "\n".join(filter(None, (last.why, plain(match[2]))))
         self.outline.take(item.start, item.end)
@@ -304,6 +310,15 @@ class RecordMaker:
             title = plain(row.cells[subject])
             draft = self._note("rejected", title, (*path, title), row.line, None)
             draft.why = plain(split_reason(row.cells[verdict])[1])
+
+    def struck(self, block: Block, path: tuple[str, ...]) -> None:
+        """Boxes that are struck through with a reason: what they name is not done, and why."""
+        for item in (inner for top in block.items for inner in top.walk()):
+            if item.done is None or not item.dropped or not item.struck_why or item.blocks:
+                continue
+            draft = self._note("rejected", plain(item.bare), (*path, item.bare), item.start, None)
+            draft.why = plain(item.struck_why)
+            self.outline.take(item.start, item.end)
 
     def labelled(self, block: Block, after: tuple[Block, ...], path: tuple[str, ...]) -> None:
         """A paragraph that begins with a label such as **Out of scope** and speaks for what follows it."""

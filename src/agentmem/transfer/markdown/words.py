@@ -11,6 +11,7 @@ from agentmem import limits
 from .types import Dated
 
 __all__ = [
+    "GENERIC",
     "clean_heading",
     "cut_bytes",
     "cut_title",
@@ -26,6 +27,15 @@ __all__ = [
     "split_reason",
 ]
 
+GENERIC: Final = frozenset(
+    "".join(name.split())
+    for name in (
+        "acceptance criteria,requirements,definition of done,tasks,todo,checklist,steps,plan,implementation plan,summary,"
+        "validation,verification,testing,tests,documentation,docs,scope,next steps,must have,nice to have,acceptance,done,"
+        "next,验收标准,验收,需求,任务,待办,测试,文档,执行清单,步骤,完成,下一步"
+    ).split(",")
+)
+"""Headings, as `norm` gives them, that name a part of a task and not a thing."""
 _LINK: Final = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*(?:\s+\"[^\"]*\")?\)")
 _EMPHASIS: Final = re.compile(r"(\*\*|__|~~)(?=\S)(.+?)(?<=\S)\1")
 _STAR: Final = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![\w*])")
@@ -59,7 +69,9 @@ _LABEL: Final = re.compile(r"^\s*(?:[-*+]\s+)?(?:\*\*|__)(.{1,60}?)(?:\*\*|__)\s
 _ARROW: Final = re.compile(r"\s+(?:→|->|=>)\s+")
 _ENCLOSED: Final = re.compile(r"`[^`]*`|\([^()]*\)|（[^（）]*）|“[^”]*”|\"[^\"]*\"")
 _DANGLING: Final = re.compile(r"\b(?:for|of|to|in|with|on|by|from|like|e\.g\.?)\s*$", re.IGNORECASE)
-_NO_REASON: Final = re.compile(r"^(?:e\.g|i\.e|see\b|such as|如|例如|比如|见|\S{1,24}$(?<![\u4e00-\u9fff]))", re.IGNORECASE)
+_NO_REASON: Final = re.compile(
+    r"^(?:e\.g|i\.e|see\b|such as|如|例如|比如|见|\S{1,24}$(?<![\u4e00-\u9fff]))", re.IGNORECASE
+)
 
 
 def plain(text: str) -> str:

@@ -1,0 +1,287 @@
+"""`left`: what is not done, computed as scope minus marks, plus open steps and items; never narrated."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+from attrs import frozen
+
+from agentmem.context import coverage, lines, work
+from agentmem.context.budget import Fitted, Line, Section, fit
+from agentmem.context.coverage import CheckLeft, Missing
+from agentmem.context.tokens import Counter
+from agentmem.records import note_rows, tree
+from agentmem.records.base import View
+from agentmem.types import Scope
+
+_LISTED: Final = 200  # entries read for each list; the totals are exact beyond it
+_SCOPES: Final = 30  # scopes computed in one answer
+
+
+@frozen
+class Step:
+    """An unfinished goal or step. `blocked_by` names what it waits for."""
+
+    id: int
+    kind: str
+    title: str
+    status: str
+    open_items: int
+    blocked_by: tuple[int, ...]
+
+
+@frozen
+class OpenItem:
+    """An unticked checklist item; `ref` names it."""
+
+    ref: str
+    text: str
+
+
+@frozen
+class ScopeLeft:
+    """What is left of the scope of one task."""
+
+    task: int
+    title: str
+    scope: Scope
+    checks: tuple[CheckLeft, ...]
+    missing: tuple[Missing, ...]
+
+
+@frozen
+class Left:
+    """What is not done.
+
+    Attributes:
+        task: The task asked about, None for the project.
+        steps: Unfinished goals and steps, the next one first; `steps_total` of them in all.
+        items: Unticked checklist items; `items_total` of them in all.
+        scopes: The coverage of each scope of an unfinished task.
+        expected: The coverage of the declared checks, where no task was asked about.
+        closed: Closed tasks with unticked items beneath, which do not count as left: id, title, how many.
+        text: All of it within the budget.
+        tokens: Of the text, by the counter.
+        omitted: How many lines of each section the budget left out.
+    """
+
+    task: int | None
+    steps: tuple[Step, ...]
+    steps_total: int
+    items: tuple[OpenItem, ...]
+    items_total: int
+    scopes: tuple[ScopeLeft, ...]
+    expected: tuple[CheckLeft, ...]
+    closed: tuple[tuple[int, str, int], ...]
+    text: str
+    tokens: int
+    omitted: dict[str, int]
+
+    @property
+    def marks_total(self) -> int:
+        """How many marks are missing: over scopes, or over what is expected where there is no scope."""
+        found = [check for scope in self.scopes for check in scope.checks] or list(self.expected)
+        return sum(check.left for check in found)
+
+    def __bool__(self) -> bool:
+        """Whether anything is left."""
+        return bool(self.steps_total or self.items_total or self.marks_total)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as JSON."""
+        return attrs.asdict(self) | {"marks_total": self.marks_total}
+
+    def _repr_html_(self) -> str:
+        from agentmem.context.escape import html
+
+        return f"<pre>{html(self.text)}</pre>"
+
+
+@frozen
+class Gathered:
+    """What `left` rests on, before it is fitted: also a section of `resume`."""
+
+    steps: tuple[work.Task, ...]
+    steps_total: int
+    blocked: dict[int, list[int]]
+    items: tuple[tuple[int, int, str, str], ...]
+    items_total: int
+    scopes: tuple[ScopeLeft, ...]
+    expected: tuple[CheckLeft, ...]
+    closed: tuple[tuple[int, str, str, int], ...]
+
+
+def gather(view: View, task: int | None, *, type: str | None = None, listed: int = _LISTED) -> Gathered:
+    """Read what is left of a task, or of the project."""
+    root = beneath = None
+    if task is not None:
+        row = view.row("SELECT root FROM note WHERE id = ?", (task,))
+        root, beneath = (task, None) if row is not None and row[0] == task else (None, task)
+    everything = work.open_tasks(view, root, beneath=task if task is not None else None)
+    if task is not None:
+        everything = [one for one in everything if one.id != task]
+    total = len(everything)
+    if task is None and total >= work.BOUND:
+        total = sum(tasks for tasks, _ in work.count_open(view).values())
+    blocked = work.blockers(view, [one.id for one in everything])
+    steps = work.next_first(everything, blocked)[:listed]
+    items, items_total = work.open_items(view, root=root, beneath=beneath, limit=listed)
+    return Gathered(
+        tuple(steps),
+        total,
+        blocked,
+        tuple(items),
+        items_total,
+        _scopes(view, task, type, listed),
+        coverage.of_project(view, type) if task is None else (),
+        tuple(work.closed_unticked(view, root=root, beneath=beneath)),
+    )
+
+
+def _scopes(view: View, task: int | None, type: str | None, listed: int) -> tuple[ScopeLeft, ...]:
+    """The coverage of the scopes of unfinished tasks: of the task and those beneath it, or of the project."""
+    sql = """
+    SELECT id, title, scope, origin FROM note
+    WHERE project = ?1 AND scope IS NOT NULL AND shut = 0 AND kind IN ('goal', 'step')
+      AND (status IN ('open', 'active') OR id = ?2) AND title IS NOT NULL
+    """
+    values: list[Any] = [view.project, task]
+    if task is not None:
+        project = view.row("SELECT project FROM note WHERE id = ?", (task,))
+        values[0] = project[0] if project else view.project
+        sql = f"{tree.BENEATH.replace('?1', '?2')} {sql} AND id IN (SELECT id FROM beneath)"
+    found = []
+    for note, title, scope, _ in view.rows(f"{sql} ORDER BY id LIMIT {_SCOPES}", values):
+        covers = note_rows.scope_of(note_rows.plain(scope))
+        if type is None or covers.type == type:
+            checks = coverage.of_scope(view, covers)
+            lacking = _missing(view, checks, listed)
+            found.append(ScopeLeft(note, title, covers, checks, lacking))
+    return tuple(found)
+
+
+def _missing(view: View, checks: tuple[CheckLeft, ...], listed: int) -> tuple[Missing, ...]:
+    """The first entities that lack a check, for each condition of the coverage."""
+    by_condition: dict[str | None, list[CheckLeft]] = {}
+    for check in checks:
+        if check.left:
+            by_condition.setdefault(check.where, []).append(check)
+    found: list[Missing] = []
+    for group in by_condition.values():
+        found += coverage.missing(view, group, listed - len(found)) if listed > len(found) else ()
+    return tuple(found)
+
+
+def left(
+    view: View,
+    task: int | None,
+    *,
+    type: str | None,
+    limit: int,
+    budget: int,
+    counter: Counter,
+    news: tuple[str, ...] = (),
+) -> Left:
+    """The answer of `store.left`."""
+    found = gather(view, task, type=type, listed=limit)
+    head = [Line(lines.inline(line)) for line in news]
+    head += [Line(_headline(view, task, found), limit=120)]
+    fitted = fit(head, sections(found, task), budget=budget, counter=counter, more=call(task))
+    return _answer(found, task, fitted)
+
+
+def call(task: int | None) -> str:
+    """The call that gives it all."""
+    return "left()" if task is None else f"left(task={task})"
+
+
+def _headline(view: View, task: int | None, found: Gathered) -> str:
+    parts = []
+    if found.steps_total:
+        parts.append(lines.counted(found.steps_total, "step"))
+    if found.items_total:
+        parts.append(lines.counted(found.items_total, "item"))
+    checks = [check for scope in found.scopes for check in scope.checks] or list(found.expected)
+    if missing := sum(check.left for check in checks):
+        parts.append(f"{lines.counted(missing, 'mark')} of {sum(check.total for check in checks)}")
+    of = f"project {view.binding.project}"
+    if task is not None:
+        row = view.row("SELECT title, origin FROM note WHERE id = ?", (task,))
+        of = f"#{task} {lines.inline(row[0], row[1])}" if row else f"#{task}"
+    return f"left of {of}: {', '.join(parts) if parts else 'nothing'}"
+
+
+def sections(found: Gathered, task: int | None, *, share: float = 1.0) -> list[Section]:
+    """Counts by type and check first, then steps and items, the next first."""
+    counts = [count_line(check, scope.task) for scope in found.scopes for check in scope.checks]
+    if not counts:
+        counts = [count_line(check, None) for check in found.expected]
+    steps = [step_line(step, found.blocked.get(step.id, ())) for step in found.steps]
+    items = [
+        Line(f"{note}.{number} {lines.inline(text, origin)}", ref=f"get({note}.{number})")
+        for note, number, text, origin in found.items
+    ]
+    lacking = [
+        Line(f"{one.type}:{lines.inline(one.key, one.origin)} lacks {', '.join(one.checks)}")
+        for scope in found.scopes
+        for one in scope.missing
+    ]
+    closed = [
+        Line(f"#{top} {lines.inline(title, origin)}: closed with {number} unticked")
+        for top, title, origin, number in found.closed
+    ]
+    more = call(task)
+    return [
+        Section("coverage", "coverage:", 0.2 * share, counts, more=more),
+        Section("steps", "steps, the next first:", 0.3 * share, steps, found.steps_total, more),
+        Section("items", "items:", 0.25 * share, items, found.items_total, more),
+        Section("entities", "entities:", 0.2 * share, lacking, more=more),
+        Section("closed", "not counted:", 0.05 * share, closed, more=more),
+    ]
+
+
+def count_line(check: CheckLeft, task: int | None) -> Line:
+    """`endpoint × authz: 12 of 200 left, 3 failed`."""
+    which = f" where {lines.inline(check.where)}" if check.where else ""
+    failed = f", {check.failed} failed" if check.failed else ""
+    of = f"#{task} " if task is not None else ""
+    return Line(f"{of}{check.type}{which} × {check.check}: {check.left} of {check.total} left{failed}")
+
+
+def step_line(step: work.Task, blocked_by: Any = ()) -> Line:
+    """`#12 [active] title (3 items) blocked by #9`."""
+    after = f"({lines.counted(step.open_items, 'item')})" if step.open_items else ""
+    if blocked_by:
+        after += f"{' ' if after else ''}blocked by {', '.join(f'#{other}' for other in blocked_by)}"
+    marks = [
+        mark
+        for mark in (step.status if step.status == "active" else "", f"p{step.priority}" if step.priority != 2 else "")
+        if mark
+    ]
+    return lines.record(
+        step.id, step.title, origin=step.origin, before=f"[{' '.join(marks)}]" if marks else "", after=after
+    )
+
+
+def _answer(found: Gathered, task: int | None, fitted: Fitted) -> Left:
+    steps = tuple(
+        Step(one.id, one.kind, one.title, one.status, one.open_items, tuple(found.blocked.get(one.id, ())))
+        for one in found.steps
+    )
+    return Left(
+        task,
+        steps,
+        found.steps_total,
+        tuple(OpenItem(f"{note}.{number}", text) for note, number, text, _ in found.items),
+        found.items_total,
+        found.scopes,
+        found.expected,
+        tuple((top, title, number) for top, title, _, number in found.closed),
+        fitted.text,
+        fitted.tokens,
+        {name: number for name, number in fitted.omitted.items() if number},
+    )
+
+
+__all__ = ["CheckLeft", "Gathered", "Left", "Missing", "OpenItem", "ScopeLeft", "Step", "gather", "left"]

@@ -1,0 +1,218 @@
+"""`resume`: everything needed to go on after the context was lost, inside a budget of tokens.
+
+The sections and their shares are those of the table in `docs/concepts.md`. It works without any
+checkpoint having been written, and says of each section what it left out and which call fetches it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+from attrs import frozen
+
+from agentmem.context import left as lefts
+from agentmem.context import lines, since, task_sections
+from agentmem.context.budget import Fitted, Line, Section, fit
+from agentmem.context.tokens import Counter
+from agentmem.context.work import Task, count_open, in_force
+from agentmem.records import claims, reports
+from agentmem.records.base import View
+
+_LISTED: Final = 60  # lines read for a section
+_GOALS: Final = 40
+
+
+@frozen
+class Resume:
+    """The way back into the work.
+
+    Attributes:
+        task: The task asked about, None for the project.
+        seq: The end of the log when this was read: give it as `since=` the next time.
+        text: The answer, within the budget.
+        tokens: Of the text, by the counter.
+        budget: In tokens.
+        shown: How many lines of each section are in the text.
+        omitted: How many lines of each section the budget left out.
+    """
+
+    task: int | None
+    seq: int
+    text: str
+    tokens: int
+    budget: int
+    shown: dict[str, int]
+    omitted: dict[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as JSON."""
+        return attrs.asdict(self)
+
+    def _repr_html_(self) -> str:
+        from agentmem.context.escape import html
+
+        return f"<pre>{html(self.text)}</pre>"
+
+
+def resume(
+    view: View,
+    task: int | None,
+    *,
+    after: int | None,
+    budget: int,
+    counter: Counter,
+    news: tuple[str, ...] = (),
+) -> Resume:
+    """The answer of `store.resume`."""
+    last = view.row("SELECT coalesce(max(seq), 0) FROM event")
+    seq: int = last[0] if last else 0
+    head = [Line(lines.inline(line)) for line in news]
+    if after is not None:
+        sections = since.sections(view, task, after)
+        head.append(Line(f"changes since {after}, up to {seq}"))
+        fitted = fit(head, sections, budget=budget, counter=counter, more=f"log.read(after={after})")
+    elif task is None:
+        head += _project_head(view, seq)
+        sections = _project_sections(view)
+        fitted = fit(head, sections, budget=budget, counter=counter, head_share=0.1, more="resume(budget=…)")
+    else:
+        head += task_sections.head(view, task)
+        sections = task_sections.sections(view, task)
+        fitted = fit(head, sections, budget=budget, counter=counter, more=f"resume({task}, budget=…)")
+    return _answer(task, seq, fitted)
+
+
+def _answer(task: int | None, seq: int, fitted: Fitted) -> Resume:
+    shown = {name: number for name, number in fitted.shown.items() if number}
+    omitted = {name: number for name, number in fitted.omitted.items() if number}
+    return Resume(task, seq, fitted.text, fitted.tokens, fitted.budget, shown, omitted)
+
+
+def _project_head(view: View, seq: int) -> list[Line]:
+    found = [Line(f"project {lines.inline(view.binding.project)}, at {seq}")]
+    pinned = view.rows(
+        "SELECT id, title, origin, basis FROM note"
+        " WHERE project = ? AND parent IS NULL AND pinned = 1 AND status <> 'dropped' AND title IS NOT NULL ORDER BY position",
+        (view.project,),
+    )
+    return found + [lines.record(row[0], row[1], origin=row[2], before="pinned:", basis=row[3]) for row in pinned]
+
+
+def _project_sections(view: View) -> list[Section]:
+    counted = count_open(view)
+    goals, goals_total = _goals(view, counted)
+    found = lefts.gather(view, None, listed=_LISTED)
+    steps = [lefts.step_line(step, found.blocked.get(step.id, ())) for step in found.steps if step.kind == "step"]
+    items = [
+        Line(f"{note}.{number} {lines.inline(text, origin)}", ref=f"get({note}.{number})")
+        for note, number, text, origin in found.items
+    ]
+    checks = [check for scope in found.scopes for check in scope.checks] or list(found.expected)
+    coverage = [lefts.count_line(check, None) for check in checks]
+    closed = sum(number for _, _, _, number in found.closed)
+    if closed:
+        coverage.append(Line(f"closed with {closed} unticked items (not counted as left)"))
+    open_steps = found.steps_total - goals_total
+    where = _where(view)
+    questions = _top(view, "question", "open")
+    return [
+        Section("where", "where it stands:", 0.2, where, more="log.read(newest_first=True)"),
+        Section("goals", "goals:", 0.12, goals, goals_total, "notes.list(kind='goal')"),
+        Section("left", "left, the next first:", 0.13, coverage + steps + items,
+                len(coverage) + max(open_steps, len(steps)) + found.items_total, "left()"),
+        Section("failed", "failed, do not repeat:", 0.15, task_sections.failed_of_project(view),
+                task_sections.count(view, "project = ? AND kind = 'attempt' AND status = 'failed'", (view.project,)),
+                "recall(…, kind='attempt')"),
+        Section("questions", "open questions:", 0.07, questions,
+                task_sections.count(view, "project = ? AND kind = 'question' AND status = 'open'", (view.project,)),
+                "notes.list(kind='question', status='open')"),
+        Section("decisions", "decisions in force:", 0.13, _in_force(view, "decision"), more="notes.list(kind='decision')"),
+        Section("lessons", "lessons:", 0.07, _in_force(view, "lesson"), more="notes.list(kind='lesson')"),
+        Section("results", "results:", 0.08, _results(view), more="task_summary(…)"),
+        Section("facts", "facts:", 0.05, task_sections.facts(view, "project = ? AND kind = 'fact' AND status = 'active'",
+                (view.project,)), more="notes.list(kind='fact')"),
+    ]  # fmt: skip
+
+
+def _goals(view: View, counted: dict[int, tuple[int, int]]) -> tuple[list[Line], int]:
+    """Unfinished goals, those worked on last first, each with what is left of it and its checkpoint."""
+    sql = """
+    SELECT id, kind, title, status, origin, tags, parent, open_items FROM note
+    WHERE project = ? AND kind = 'goal' AND status IN (?, ?) AND title IS NOT NULL
+    """
+    goals = {
+        row[0]: Task(*row) for status in ("active", "open") for row in view.rows(sql, (view.project, status, status))
+    }
+    recent = [root for root in _recent_roots(view) if root in goals]
+    order = [*recent, *(goal for goal in goals if goal not in set(recent))]
+    order.sort(key=lambda goal: (goals[goal].status != "active" and goal not in recent[:3], goals[goal].priority))
+    found = []
+    for goal in order[:_GOALS]:
+        task = goals[goal]
+        tasks, items = counted.get(goal, (1, 0))
+        remains = [lines.counted(tasks - 1, "step")] if tasks > 1 else []
+        remains += [lines.counted(items, "item")] if items else []
+        after = f"[left: {', '.join(remains)}]" if remains else "[nothing noted as left]"
+        if (checkpoint := reports.latest_checkpoint(view, goal)) is not None:
+            after += f" checkpoint {lines.day(checkpoint.at)}: {lines.inline(checkpoint.text, checkpoint.origin)}"
+        mark = "[active]" if task.status == "active" else ""
+        found.append(lines.record(goal, task.title, origin=task.origin, before=mark, after=after, limit=90))
+    return found, len(goals)
+
+
+def _recent_roots(view: View) -> list[int]:
+    """The trees written in last, the latest first."""
+    sql = """
+    SELECT note.root FROM (
+        SELECT record, seq FROM event WHERE project = ? AND type = 'note' ORDER BY seq DESC LIMIT 400
+    ) AS latest JOIN note ON note.id = latest.record ORDER BY latest.seq DESC
+    """
+    return list(dict.fromkeys(root for (root,) in view.rows(sql, (view.project,))))
+
+
+def _where(view: View) -> list[Line]:
+    """The project's checkpoint, the latest of its tasks, what is in flight."""
+    found = []
+    own = reports.latest_checkpoint(view, None)
+    if own is not None:
+        found.append(task_sections.checkpoint_line(own))
+    latest = view.row(
+        f"SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint"
+        " WHERE project = ? AND task IS NOT NULL AND text IS NOT NULL ORDER BY id DESC LIMIT 1",
+        (view.project,),
+    )
+    if latest is not None:
+        checkpoint = reports.Checkpoint(*latest)
+        if own is None or checkpoint.id > own.id:
+            found.append(task_sections.checkpoint_line(checkpoint))
+    found += task_sections.in_flight(view, "note.project = ?", (view.project,))
+    run = view.binding.actor.run
+    if run is not None:
+        found += [task_sections.claim_line(claim) for claim in claims.live(view, run=run)]
+    return found
+
+
+def _top(view: View, kind: str, status: str) -> list[Line]:
+    sql = f"""
+    SELECT id, title, origin, basis FROM note
+    WHERE project = ? AND kind = '{kind}' AND status = '{status}' AND title IS NOT NULL ORDER BY id DESC LIMIT {_LISTED}
+    """
+    return [lines.record(row[0], row[1], origin=row[2], basis=row[3]) for row in view.rows(sql, (view.project,))]
+
+
+def _in_force(view: View, kind: str) -> list[Line]:
+    """Active ones without parent first, then those of unfinished and other tasks, newest first."""
+    top = in_force(view, kind, "note.project = ? AND note.parent IS NULL", (view.project,), _LISTED)
+    further = in_force(view, kind, "note.project = ? AND note.parent IS NOT NULL", (view.project,), _LISTED)
+    return [task_sections.note_line(row) for row in [*top, *further]]
+
+
+def _results(view: View) -> list[Line]:
+    """The latest summaries of the project."""
+    columns = ", ".join(f"summary.{name}" for name in reports.SUMMARY_COLUMNS.split(", "))
+    sql = f"""
+    SELECT note.title, note.origin, {columns} FROM summary JOIN note ON note.id = summary.note
+    WHERE note.project = ? AND coalesce(work, result) IS NOT NULL ORDER BY summary.revision DESC LIMIT 20
+    """
+    return [task_sections.result_line(view, row) for row in view.rows(sql, (view.project,))]

@@ -1,0 +1,107 @@
+"""What changed after a seq: the log read by record, one line each, what matters first."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from agentmem.context import lines
+from agentmem.context.budget import Line, Section
+from agentmem.records import tree
+from agentmem.records.base import View
+
+_EVENTS: Final = 5000  # events looked at, the latest
+_LISTED: Final = 60
+
+_CHANGED: Final = f"""
+SELECT record, type, min(seq) AS first, max(seq) AS last, max(run) AS run FROM (
+    SELECT seq, record, type, run FROM event
+    WHERE project = ?1 AND seq > ?2 AND kind NOT LIKE '%.claim.%' ORDER BY seq DESC LIMIT {_EVENTS}
+) GROUP BY record ORDER BY last DESC
+"""
+
+
+def sections(view: View, task: int | None, after: int) -> list[Section]:
+    """The changes after a seq, of the project or beneath one task, by kind."""
+    notes, entities = _changed(view, task, after)
+    kinds = {
+        "decisions": ("decision",),
+        "attempts": ("attempt",),
+        "tasks": ("goal", "step"),
+        "questions": ("question",),
+        "lessons": ("lesson",),
+        "facts": ("fact",),
+    }
+    more = f"log.read(after={after})"
+    found = []
+    for name, (share, titles) in {
+        "decisions": (0.2, "decisions:"),
+        "tasks": (0.25, "goals and steps:"),
+        "attempts": (0.2, "attempts:"),
+        "questions": (0.1, "questions:"),
+        "lessons": (0.05, "lessons:"),
+        "facts": (0.1, "facts:"),
+    }.items():
+        rows = [row for row in notes if row[1] in kinds[name]]
+        found.append(Section(name, titles, share, [_line(row) for row in rows[:_LISTED]], len(rows), more))
+    by_type = [Line(f"{type}: {lines.counted(number, 'entity', 'entities')} changed") for type, number in entities]
+    return [*found, Section("entities", "entities:", 0.1, by_type, more=more)]
+
+
+def changed_lines(view: View, task: int, after: int, *, others_than: str | None, limit: int) -> list[Line]:
+    """What other runs changed beneath a task's goal after a seq, one line a record."""
+    notes, _ = _changed(view, task, after, others_than=others_than, whole_goal=True)
+    return [_line(row, word="changed:") for row in notes[:limit]]
+
+
+def _changed(
+    view: View, task: int | None, after: int, *, others_than: str | None = None, whole_goal: bool = False
+) -> tuple[list[tuple[Any, ...]], list[tuple[str, int]]]:
+    """Notes that changed: id, kind, status, title, origin, why, new or not; and entities, counted by type."""
+    project, inside = view.project, None
+    if task is not None:
+        row = view.row("SELECT project, root FROM note WHERE id = ?", (task,))
+        if row is not None:
+            project = row[0]
+            if whole_goal or row[1] == task:
+                inside = ("root", row[1])
+            else:
+                inside = ("beneath", task)
+    allowed = None
+    if inside is not None and inside[0] == "beneath":
+        allowed = {found for (found,) in view.rows(f"{tree.BENEATH} SELECT id FROM beneath LIMIT 5000", (task,))}
+    notes: dict[int, tuple[Any, ...]] = {}
+    types: dict[str, int] = {}
+    for record, type, first, _, run in view.rows(_CHANGED, (project, after)):
+        if others_than is not None and run == others_than:
+            continue
+        if type == "entity" and task is None:
+            row = view.row("SELECT type FROM entity WHERE id = ?", (record,))
+            if row is not None:
+                types[row[0]] = types.get(row[0], 0) + 1
+            continue
+        note = _note_of(view, record, type)
+        if note is None or note in notes:
+            continue
+        row = view.row("SELECT id, kind, status, title, origin, why, root FROM note WHERE id = ?", (note,))
+        if row is None or row[3] is None:
+            continue
+        if inside is not None and (row[6] != inside[1] if allowed is None else note not in allowed):
+            continue
+        notes[note] = (*row[:6], first == note)
+    return list(notes.values()), sorted(types.items())
+
+
+def _note_of(view: View, record: int, type: str) -> int | None:
+    """The note that a change of this record shows at."""
+    if type == "note":
+        return record
+    if type in ("item", "summary"):
+        row = view.row(f"SELECT note FROM {type} WHERE id = ?", (record,))
+        return None if row is None else row[0]
+    return None
+
+
+def _line(row: tuple[Any, ...], word: str = "") -> Line:
+    mark = "new" if row[6] else "now"
+    before = f"{word} {row[1]} [{mark} {row[2]}]" if word else f"[{mark} {row[2]}]"
+    return lines.record(row[0], row[3], origin=row[4], before=before, why=row[5])
