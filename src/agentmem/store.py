@@ -581,10 +581,11 @@ class Store:
         events = self._shared.ledger.check(head)
         problems: list[str] = []
         with self._shared.database.read() as connection:
+            # The index is read first: FTS5 judges by what it last read of it, and only a reading renews that.
+            problems += _index_problems(connection)
             for (line,) in connection.execute("PRAGMA quick_check(20)").fetchall():
                 if line != "ok":
                     problems.append(f"page: {line}")
-            problems += _index_problems(connection)
             if replay:
                 problems += _replay_problems(connection)
         if independent:

@@ -68,7 +68,7 @@ class HasId(Protocol):
 
 # A record, its id, `"14.3"` for an item, or `"type:key"` for an entity.
 Ref: TypeAlias = int | str | HasId
-Json: TypeAlias = None | bool | int | float | str | list[Any] | dict[str, Any]
+Json: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 
 
 def moment(microseconds: int) -> _datetime.datetime:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
+import unicodedata
 from collections.abc import Iterator
 
 import apsw
 import pytest
+import Stemmer
 
 from agentmem import text
 from agentmem.errors import InvalidInput, LimitExceeded
@@ -191,10 +193,6 @@ def test_deleting_leaves_no_term(index: Index) -> None:
 
 def test_fingerprint_names_what_tokens_depend_on() -> None:
     """The fingerprint holds the versions of the Unicode tables and of the stemmer."""
-    import unicodedata
-
-    import Stemmer
-
     assert unicodedata.unidata_version in text.FINGERPRINT
     assert Stemmer.version() in text.FINGERPRINT
 
@@ -277,18 +275,11 @@ def test_query_finds_text(index: Index, body: str, wanted: str) -> None:
     assert index.all(wanted) == [2]
 
 
-@pytest.mark.parametrize(
-    ("body", "wanted"),
-    [
-        ("host 10.0.0.12", "10.0.0.1"),
-        ("a C program", "C++"),
-        ("C# code", "C"),
-        ("rf signal", "-rf"),
-        ("portable", "port"),
-        ("修理工作", "修复"),
-        ("10.0.0.2", "10.0.0.1"),
-    ],
-)
+ALIKE = [("host 10.0.0.12", "10.0.0.1"), ("10.0.0.2", "10.0.0.1"), ("a C program", "C++"), ("C# code", "C")]
+ALIKE += [("rf signal", "-rf"), ("portable", "port"), ("修理工作", "修复")]
+
+
+@pytest.mark.parametrize(("body", "wanted"), ALIKE)
 def test_query_does_not_find_what_only_looks_alike(index: Index, body: str, wanted: str) -> None:
     """Another address, language, flag or word does not match in the strict step."""
     index.add(body)
@@ -493,22 +484,14 @@ def test_what_differs_distinguishes(a: str, b: str) -> None:
     assert text.distinguished(b, a)
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ("Fix the login bug", "fix login bugs"),
-        ("SQL injection in login", "sql injection in the login"),
-        ("port 443 on 10.0.0.1", "10.0.0.1: port 443"),
-        ("server-side check", "server side check"),
-        ("JavaScript client", "javascript client"),
-        ("v1.2.3 is out", "1.2.3 is out"),
-        ("issue #12", "issue 12"),
-        ("two hosts", "2 hosts"),
-        ("it never works", "it does not work"),
-        ("非常重要的接口", "重要的接口"),
-        ("wait 10 ms", "wait 10ms"),
-    ],
-)
+SAME = [("Fix the login bug", "fix login bugs"), ("SQL injection in login", "sql injection in the login")]
+SAME += [("port 443 on 10.0.0.1", "10.0.0.1: port 443"), ("server-side check", "server side check")]
+SAME += [("JavaScript client", "javascript client"), ("v1.2.3 is out", "1.2.3 is out"), ("issue #12", "issue 12")]
+SAME += [("two hosts", "2 hosts"), ("it never works", "it does not work"), ("wait 10 ms", "wait 10ms")]
+SAME += [("非常重要的接口", "重要的接口")]
+
+
+@pytest.mark.parametrize(("a", "b"), SAME)
 def test_other_wording_does_not_distinguish(a: str, b: str) -> None:
     """The same thing in other words, order or notation is not told apart."""
     assert not text.distinguished(a, b)

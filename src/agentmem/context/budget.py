@@ -169,7 +169,7 @@ class _Box:
             self._needs.append(_measure(self.section.lines[len(self._needs)], self._counter))
         return self._needs[index]
 
-    def demand(self, ceiling: int) -> int:
+    def demand(self, ceiling: float) -> int:
         """Tokens that all lines ask for with the title; counting stops above `ceiling`."""
         total = self.title
         for index in range(len(self.section.lines)):
@@ -179,14 +179,15 @@ class _Box:
         return total
 
 
-# Above so many characters for each token of the limit a text is not counted whole: the beginning tells.
+# A text of more characters than this for each token of its limit counts as too long without being counted: hundreds of
+# texts of 256 KiB would take seconds to count.
 _CHARS_PER_TOKEN: Final = 16
 
 
 def _measure(line: Line, counter: Counter) -> tuple[int, bool]:
     limit = max(line.limit, STUB_TOKENS)
     window = limit * _CHARS_PER_TOKEN
-    if len(line.text) <= window or counter(line.text[:window]) <= limit:
+    if len(line.text) <= window:
         cost = counter(line.text + "\n")
         if cost <= limit:
             return cost, True
@@ -319,7 +320,7 @@ def _laid_out(
     boxes: Sequence[_Box], room: int, budget: int, counter: Counter, last: Callable[[Sequence[_Shown]], str]
 ) -> Fitted:
     """The lines that `room` allows, then whatever the budget has left to lengthen those that were shortened."""
-    allotments = _allot([box.demand(room) for box in boxes], [box.section.share for box in boxes], room)
+    allotments = _allot(boxes, room)
     shown = [
         _Shown(box, list(_texts(box, allotment, counter))) for box, allotment in zip(boxes, allotments, strict=True)
     ]
@@ -332,20 +333,23 @@ def _laid_out(
     return refitted if refitted.tokens <= budget else fitted
 
 
-def _allot(demands: Sequence[int], shares: Sequence[float], room: int) -> list[float]:
+def _allot(boxes: Sequence[_Box], room: int) -> list[float]:
     """Tokens for each section: its share, what those before it left, then what the last ones left.
 
     Each allotment is monotone in `room`: it is made of sums, products, minima and maxima with fixed demands only.
     """
-    whole = sum(shares) or 1.0
+    whole = sum(box.section.share for box in boxes) or 1.0
     carry = 0.0
     allotments: list[float] = []
-    for demand, share in zip(demands, shares, strict=True):
-        offered = room * (share / whole) + carry
-        allotments.append(min(offered, demand))
-        carry = max(0.0, offered - demand)
-    for index, demand in enumerate(demands):
-        more = min(demand - allotments[index], carry)
+    for box in boxes:
+        offered = room * (box.section.share / whole) + carry
+        taken = min(offered, box.demand(offered))
+        allotments.append(taken)
+        carry = offered - taken
+    for index, box in enumerate(boxes):
+        if carry <= 0:
+            break
+        more = min(box.demand(allotments[index] + carry) - allotments[index], carry)
         allotments[index] += more
         carry -= more
     return allotments

@@ -52,7 +52,10 @@ class Transaction:
         transit: Shared by every value that is made here; says later what became of them.
     """
 
-    __slots__ = ("_block", "_ledger", "_outer", "_request", "_saved", "chain", "connection", "seq", "transit")
+    __slots__ = ("_block", "_ledger", "_outer", "_request", "chain", "connection", "seq", "transit")
+
+    seq: int
+    chain: bytes
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

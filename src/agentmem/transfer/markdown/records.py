@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve, frozen
 
 from .blocks import Block, Item, Row, Section
+from .labels import (
+    ASKS_WHY,
+    asks_nothing,
+    is_answered,
+    is_label_only,
+    is_reason_label,
+    outcome_of_word,
+    read_labels,
+    reason_in,
+    says_all,
+    split_inline,
+)
 from .roles import Heading, Role, read_heading
 from .status import Status, split_marker
 from .tables import is_rejected, verdict_column
@@ -34,38 +46,7 @@ _NEGATED: Final = re.compile(
     r"^(?:no|not|do not|don't|never|none|nothing|without|avoid|skip|we (?:do not|don't|will not|won't))\b|^[不无非勿未别没]|不[做动改加变再需]|^(?:禁止|避免)",
     re.IGNORECASE,
 )
-_ANSWERED: Final = re.compile(
-    r"^\W*(?:resolved|answered|decided|settled|closed|done|已解决|已确认|已定|已决定|✅|☑|✔)", re.IGNORECASE
-)
-_ANSWER_INSIDE: Final = re.compile(
-    r"[?？]\W{0,3}(?:→|->|=>)\s|\b(?:answer|resolved|resolution|decided)\s*[:：]|(?:答|回答|结论|已定|已确认)\s*[:：]",
-    re.IGNORECASE,
-)
-_DECISION_LABELS: Final = frozenset({"decision", "chosen", "we decided", "决定", "决策", "结论", "选择"})
-_NO_QUESTION: Final = re.compile(
-    r"^(?:none|no (?:open|further|remaining)\b|nothing\b|(?:当前|目前)?(?:暂)?(?:无|没有))", re.IGNORECASE
-)
-_ASKS_WHY: Final = re.compile(r"^(?:why (?:we |i )?|为什么要?|为何)\s*(?=\S)", re.IGNORECASE)
-_REASON_LABELS: Final = frozenset(
-    {
-        "reason",
-        "reasons",
-        "why",
-        "rationale",
-        "because",
-        "context",
-        "cause",
-        "root cause",
-        "why it failed",
-        "why failed",
-        "result",
-        "outcome",
-    }
-    | {"原因", "理由", "依据", "背景", "为什么", "失败原因", "根因", "为何失败"}
-)
-_LABELLED: Final = re.compile(
-    r"^\s*(?:[-*+>]\s+)*(?:\*\*|__)?([^*_:：\n]{1,40}?)(?:\*\*|__)?\s*[:：]\s*(?:\*\*|__)?\s*(.*)$", re.DOTALL
-)
+_BOLD_SENTENCE: Final = re.compile(r"^(?:\*\*|__)(.+?[.。!！])(?:\*\*|__)\s*(?=\S)|^(?:\*\*|__)(?=.{12})(.+?)(?:\*\*|__)(?:，|,)\s*(?=\S)")
 _TITLE_CHARS: Final = 200
 
 
@@ -127,41 +108,33 @@ class RecordMaker:
             return
         outline = self.outline
         text = outline.lines[section.body : section.end]
-        decided, why = self._labels(text)
+        labels = read_labels(text)
+        decided, why = labels.decided, labels.why
         prose = next(
-            (block.text for block in section.blocks if block.kind == "paragraph" and not _is_label_only(block.text)), ""
+            (block.text for block in section.blocks if block.kind == "paragraph" and not is_label_only(block.text)), ""
         )
         title = heading.topic
-        if role == "decision" and decided:
+        if role == "decision" and outline.adr and not title:
+            title = outline.adr
+        elif role == "decision" and decided:
             title = f"{title}: {first_sentence(decided)}" if title else first_sentence(decided, _TITLE_CHARS)
         elif not title:
             title = first_sentence(prose, _TITLE_CHARS) if prose else section.title
-        if role == "decision" and _ASKS_WHY.match(title) and prose:
-            title, why = _ASKS_WHY.sub("", title).rstrip("?？ "), why or plain(prose)
+        if role == "decision" and ASKS_WHY.match(title) and prose:
+            title, why = ASKS_WHY.sub("", title).rstrip("?？ "), why or plain(prose)
         marker = split_marker(section.title)[1]
         draft = self._note(role, title, path, section.start, marker, resolved=heading.resolved)
+        if draft.kind == "attempt":
+            draft.status = outcome_of_word(labels.outcome) or draft.status
         inner = evolve(self.place, text=draft.source)
         for child in section.sections:
             if is_record_role(read_heading(child.title).role) and outline.worth(child):
                 outline.section(child, path, inner)
         draft.body = outline.text(section.body, section.end)
-        draft.why = why or (self._why(section, prose) if role in ("failed", "tried", "rejected", "deferred") else "")
+        if not why and role in ("failed", "tried", "rejected", "deferred"):
+            why = self._why(section, prose)
+        draft.why = "" if says_all(plain(why), title, "") else why
         outline.take(section.body, section.end)
-
-    def _labels(self, lines: list[str]) -> tuple[str, str]:
-        """What the labels "Decision" and "Reason" of a text hold, each with the lines that go on from it."""
-        decided = why = ""
-        for number, line in enumerate(lines):
-            match = _LABELLED.match(line)
-            if not match:
-                continue
-            label = match[1].strip().casefold()
-            value = match[2].strip() or " ".join(_following(lines[number + 1 :]))
-            if label in _DECISION_LABELS and not decided:
-                decided = plain(" ".join([match[2].strip(), *_following(lines[number + 1 :])]))
-            elif label in _REASON_LABELS and not why:
-                why = plain(value)
-        return decided, why
 
     def _why(self, section: Section, prose: str) -> str:
         """Why an attempt described in a section failed: its negative points, else its first sentence."""
@@ -194,14 +167,14 @@ class RecordMaker:
     def _is_foreign_label(self, text: str, role: Role) -> bool:
         """Whether a paragraph is a label of something else, as "Updated files:" below decisions: its list is not theirs."""
         line = text.strip()
-        if not _is_label_only(line) and not (line.endswith((":", "：")) and "**" in line and len(line) < 80):
+        if not is_label_only(line) and not (line.endswith((":", "：")) and "**" in line and len(line) < 80):
             return False
         return read_heading(plain(line).rstrip(" :：")).role != role
 
     def _item(self, item: Item, role: Role, path: tuple[str, ...], *, resolved: bool) -> bool:
         """One item as one record; what is nested in it is its body."""
         bare, marker = split_marker(item.text)
-        if is_placeholder(bare) or (role == "question" and _NO_QUESTION.match(bare)):
+        if is_placeholder(bare) or (role == "question" and asks_nothing(bare)):
             return False
         if role == "decision" and self._is_reason_of_last(item):
             return True
@@ -212,29 +185,24 @@ class RecordMaker:
             below = next((inner.text for block in item.blocks for inner in block.items), "")
             title = f"{title} {first_sentence(below)}" if below else title
         draft = self._note(
-            role, title, (*path, bare), item.start, marker, resolved=resolved or self._answered(item, role)
+            role, title, (*path, bare), item.start, marker, resolved=resolved or (role == "question" and is_answered(item))
         )
         nested = "\n".join(self.outline.lines[item.start + 1 : item.end]) if item.blocks else ""
         whole = plain(item.text)
-        parts = [item.text] if not _is_said(whole, draft.title, why) else []
-        draft.why = why or self._nested_why(item)
+        parts = [item.text] if not says_all(whole, title, why) else []
+        draft.why = why or next(filter(None, (reason_in(inner.text) for inner in item.walk() if inner is not item)), "")
         draft.body = "\n".join([*parts, *([nested] if nested.strip() else [])])
         self.outline.take(item.start, item.end)
         return True
 
     def _is_reason_of_last(self, item: Item) -> bool:
         """Whether an item gives the reason of the decision just before it, which it then becomes."""
-        match = _LABELLED.match(item.text)
+        reason = reason_in(item.text)
         last = self.outline.drafts.notes[-1] if self.outline.drafts.notes else None
-        if (
-            not match
-            or match[1].strip().casefold() not in _REASON_LABELS
-            or last is None
-            or last.kind != "decision"
-            or item.blocks
-        ):
+        if not reason or last is None or last.kind != "decision" or item.blocks:
             return False
-        last.why = "\n".join(filter(None, (last.why, plain(match[2]))))
+        last.why = "
+".join(filter(None, (last.why, reason)))
         self.outline.take(item.start, item.end)
         return True
 
@@ -251,19 +219,6 @@ class RecordMaker:
         if len(line) <= _TITLE_CHARS:
             return line, ""
         return first_sentence(line, _TITLE_CHARS), ""
-
-    def _nested_why(self, item: Item) -> str:
-        for inner in item.walk():
-            match = _LABELLED.match(inner.text)
-            if inner is not item and match and match[1].strip().casefold() in _REASON_LABELS:
-                return plain(match[2])
-        return ""
-
-    def _answered(self, item: Item, role: Role) -> bool:
-        if role != "question":
-            return False
-        inside = any(_ANSWERED.match(inner.text) or _ANSWER_INSIDE.search(f" {inner.text}") for inner in item.walk())
-        return inside or bool(re.match(r"^[\W_]*[(（\[]?\s*(?:resolved|answered|已解决)", item.text, re.IGNORECASE))
 
     def _row(self, block: Block, row: Row, role: Role, path: tuple[str, ...], *, resolved: bool) -> bool:
         """One row as one record: the first telling column is the title, the others are the body."""
@@ -335,7 +290,7 @@ class RecordMaker:
         rest = " ".join(part for part in (label[1], more.strip()) if part)
         below = (*path, label[0])
         if rest and role in ("failed", "rejected", "deferred"):
-            for part in _split_inline(rest):
+            for part in split_inline(rest):
                 title, why = self._title_and_why(part, role)
                 self._note(role, title, (*below, title), block.start, None).why = why
         elif rest and role == "decision":
@@ -375,40 +330,3 @@ def _said(role: Role, marker: Status | None, *, resolved: bool) -> str:
     if role == "question":
         return "dropped" if value == "dropped" else "done" if resolved or value == "done" else "open"
     return "dropped" if role in ("decision", "lesson") and value in ("dropped", "failed") else "active"
-
-
-def _following(lines: list[str]) -> list[str]:
-    found: list[str] = []
-    for line in lines:
-        in_list = re.match(r"^\s*(?:[-*+]|\d+[.)])\s+", line)
-        if not line.strip() and not found:
-            continue
-        if not line.strip() or label_of(line) or line.startswith(("#", "|", "```")) or (in_list and found):
-            break
-        found.append(line[in_list.end() :].strip() if in_list else line.strip())
-    return found
-
-
-def _is_label_only(text: str) -> bool:
-    label = label_of(text)
-    return label is not None and not label[1]
-
-
-def _is_said(whole: str, title: str, why: str) -> bool:
-    """Whether a title and reason together say all of an item."""
-    left = whole
-    for part in (title.removeprefix("Not doing: ").removeprefix("Not now: "), why):
-        left = left.replace(part, "", 1) if part else left
-    return not any(char.isalnum() for char in left)
-
-
-def _split_inline(text: str) -> list[str]:
-    """Things named in one sentence: `a (x), b (y)` or `a（x）、b（y）`; commas inside brackets and code do not split."""
-    parts, depth, code, start = [], 0, False, 0
-    for index, char in enumerate(text):
-        code = not code if char == "`" else code
-        depth += (char in "(（[") - (char in ")）]")
-        if not code and depth == 0 and (char in "、；;" or (char == "," and text[index + 1 : index + 2] == " ")):
-            parts.append(text[start:index])
-            start = index + 1
-    return [part.strip(" 。.") for part in [*parts, text[start:]] if part.strip(" 。.")]

@@ -1,65 +1,35 @@
-"""Statuses, once all notes are known: what follows from boxes, from closed tasks above, and from newer files."""
+"""Statuses, once all notes are known: what follows from newer files, from boxes, and from closed tasks above."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Final
 
 from attrs import evolve
 
+from .checklists import names_of
 from .drafts import Draft, Drafts
+from .files import Recency
+from .mentions import apply_mentions
 from .status import Status
 from .types import CLOSED, ReportLine, SourceKey
-from .words import norm
+from .words import GENERIC
 
 __all__ = ["settle"]
 
-_GENERIC: Final = frozenset(
-    map(
-        norm,
-        [
-            "acceptance criteria",
-            "requirements",
-            "definition of done",
-            "tasks",
-            "todo",
-            "checklist",
-            "steps",
-            "plan",
-            "implementation plan",
-            "summary",
-            "validation",
-            "verification",
-            "testing",
-            "tests",
-            "documentation",
-            "docs",
-            "scope",
-            "next steps",
-            "must have",
-            "nice to have",
-            "验收标准",
-            "验收",
-            "需求",
-            "任务",
-            "待办",
-            "测试",
-            "文档",
-            "执行清单",
-        ],
-    )
-)
-_NAME_CHARS: Final = 4
-_ENTITYLIKE: Final = {
+_DEFAULTS: Final = {
     "question": "open",
     "fact": "active",
     "decision": "active",
     "lesson": "active",
     "attempt": "unclear",
 }
+_OLDEST: Final[Recency] = ("", 0, "", 0)
+Said = dict[tuple[str, str], dict[str, bool]]
 
 
-def settle(drafts: Drafts, recency: dict[str, tuple[object, ...]]) -> None:
+def settle(drafts: Drafts, recency: Mapping[str, Recency]) -> None:
     """Give every draft its status.
 
     Args:
@@ -67,22 +37,36 @@ def settle(drafts: Drafts, recency: dict[str, tuple[object, ...]]) -> None:
         recency: What orders the files by age, by path.
     """
     _newest_wins(drafts, recency)
+    apply_mentions(drafts, recency)
     by_key = {draft.source: draft for draft in drafts.notes}
     children: dict[SourceKey, list[Draft]] = defaultdict(list)
     for draft in drafts.notes:
         if draft.parent is not None:
             children[draft.parent].append(draft)
-    for draft in reversed(drafts.notes):
+    ordered = _depth_first(drafts.notes, children, by_key)
+    for draft in reversed(ordered):
         _from_below(draft, children[draft.source])
-    for draft in drafts.notes:
-        parent = by_key.get(draft.parent) if draft.parent else None
-        _from_above(draft, parent)
+    for draft in ordered:
+        _from_above(draft, by_key.get(draft.parent) if draft.parent else None)
     _count_unticked(drafts, by_key)
+
+
+def _depth_first(
+    notes: list[Draft], children: dict[SourceKey, list[Draft]], by_key: dict[SourceKey, Draft]
+) -> list[Draft]:
+    """The drafts with every parent before its children; one whose parent is missing counts as a top."""
+    ordered: list[Draft] = []
+    stack = [draft for draft in reversed(notes) if draft.parent is None or draft.parent not in by_key]
+    while stack:
+        draft = stack.pop()
+        ordered.append(draft)
+        stack.extend(reversed(children[draft.source]))
+    return ordered
 
 
 def _from_below(draft: Draft, children: list[Draft]) -> None:
     if draft.kind not in ("goal", "step"):
-        draft.status = draft.status or _ENTITYLIKE[draft.kind]
+        draft.status = draft.status or _DEFAULTS[draft.kind]
         return
     if draft.said is not None:
         draft.status = draft.said.value
@@ -120,57 +104,52 @@ def _count_unticked(drafts: Drafts, by_key: dict[SourceKey, Draft]) -> None:
             top, above = above, by_key.get(above.parent) if above.parent else None
         counts[top.source] += unticked
     for draft in drafts.notes:
-        count = counts.get(draft.source, 0)
-        if count:
-            draft.closed_unticked = count
-            line = f"Closed with {count} unticked."
-            draft.body = f"{draft.body}\n\n{line}".strip()
+        draft.closed_unticked = counts.get(draft.source, 0)
 
 
-def _newest_wins(drafts: Drafts, recency: dict[str, tuple[object, ...]]) -> None:
+def _newest_wins(drafts: Drafts, recency: Mapping[str, Recency]) -> None:
     """Where several files of one tree give the same thing a status, all of them take that of the newest."""
-    said: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
+    said: Said = defaultdict(dict)
     for draft in drafts.notes:
-        name = norm(draft.title)
-        if draft.kind == "step" and draft.said and _names(name) and not draft.whole:
-            said[draft.scope, name][draft.source.path] = draft.said.value in CLOSED
+        if draft.kind == "step" and draft.said and not draft.whole:
+            for name in names_of(draft.title) - GENERIC:
+                said[draft.scope, name][draft.source.path] = draft.said.value in CLOSED
         for item in draft.items:
-            if _names(norm(item.text)):
-                said[draft.scope, norm(item.text)][draft.source.path] = item.done
+            for name in names_of(item.text) - GENERIC:
+                said[draft.scope, name][draft.source.path] = item.done
     newest = {
-        name: max(files, key=lambda path: (recency.get(path, ()), path))
+        name: max(files, key=lambda path: recency.get(path, _OLDEST))
         for name, files in said.items()
         if len(files) > 1 and len(set(files.values())) > 1
     }
-    if not newest:
-        return
-    for draft in drafts.notes:
-        _apply_newest(draft, drafts, said, newest)
+    if newest:
+        for draft in drafts.notes:
+            _apply_newest(draft, drafts, said, newest)
 
 
-def _apply_newest(
-    draft: Draft, drafts: Drafts, said: dict[tuple[str, str], dict[str, bool]], newest: dict[tuple[str, str], str]
-) -> None:
+def _apply_newest(draft: Draft, drafts: Drafts, said: Said, newest: dict[tuple[str, str], str]) -> None:
     for number, item in enumerate(draft.items):
-        name = (draft.scope, norm(item.text))
-        path = newest.get(name)
-        if path and path != draft.source.path and item.done != said[name][path]:
-            draft.items[number] = evolve(item, done=said[name][path])
-            drafts.report.append(_overruled(draft, item.text, path, done=said[name][path]))
-    name = (draft.scope, norm(draft.title))
-    path = newest.get(name)
-    if draft.kind == "step" and not draft.whole and path and path != draft.source.path and not draft.items:
-        done = said[name][path]
-        if draft.said is None or (draft.said.value in CLOSED) != done:
-            draft.said = Status("done" if done else "open")
-            drafts.report.append(_overruled(draft, draft.title, path, done=done))
+        path, done = _newer(draft, item.text, said, newest)
+        if path and item.done != done:
+            draft.items[number] = evolve(item, done=done)
+            drafts.report.append(_overruled(draft, item.text, path, done=done))
+    if draft.kind != "step" or draft.whole or draft.items:
+        return
+    path, done = _newer(draft, draft.title, said, newest)
+    if path and (draft.said is None or (draft.said.value in CLOSED) != done):
+        draft.said = Status("done" if done else "open")
+        drafts.report.append(_overruled(draft, draft.title, path, done=done))
+
+
+def _newer(draft: Draft, text: str, said: Said, newest: dict[tuple[str, str], str]) -> tuple[str, bool]:
+    """The newer file that names a thing, and whether it is done by that; an empty path where there is none."""
+    for name in sorted(names_of(text) - GENERIC):
+        path = newest.get((draft.scope, name))
+        if path and path != draft.source.path:
+            return path, said[draft.scope, name][path]
+    return "", False
 
 
 def _overruled(draft: Draft, name: str, path: str, *, done: bool) -> ReportLine:
-    return ReportLine(
-        "status", f"“{name[:80]}” is {'done' if done else 'not done'} by {path}, which is newer", draft.source.path
-    )
-
-
-def _names(name: str) -> bool:
-    return len(name) >= _NAME_CHARS and name not in _GENERIC
+    told = f"“{name[:80]}” is {'done' if done else 'not done'} by {path}, which is newer"
+    return ReportLine("status", told, draft.source.path)
