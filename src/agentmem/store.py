@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import apsw
 import attrs
@@ -58,6 +58,9 @@ from agentmem.types import (
     Written,
     WrittenMany,
 )
+
+if TYPE_CHECKING:
+    from agentmem.transfer.importer import Imported, Progress
 
 FUNCTIONS = (
     SqlFunction("agentmem_analyse", text.analyse, 1),
@@ -563,6 +566,42 @@ class Store:
             raise InvalidInput("This is no claim token") from None
         self._shared.leases.adopt(self._binding.actor.run, secret)
 
+    # From and to other forms
+
+    def import_(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        origin: Literal["agent", "import"] = "agent",
+        entities: Sequence[str] = (),
+        dry_run: bool = False,
+        budget: int = limits.BUDGET_DEFAULT,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Read a file or folder of progress logs in Markdown, `task.json` and JSON Lines into the project.
+
+        One transaction: all or nothing. A second import adds nothing; of a changed folder it updates what changed there
+        and nobody changed here.
+
+        Args:
+            path: The file or folder. No link out of it is followed.
+            origin: `agent` for one's own logs, `import` for others': their text is quoted wherever it is shown.
+            entities: Types of things whose tables and lists become entities.
+            dry_run: Roll back at the end: say what would happen.
+            budget: Of the resume that the answer measures, in tokens.
+            progress: Called with records done and records in all.
+
+        Raises:
+            NotFound: There is nothing at the path.
+        """
+        validate.choice(origin, "origin", ("agent", "import"))
+        from agentmem.transfer import importer
+
+        return importer.run(
+            self._binding, path, origin=origin, entities=tuple(entities), dry_run=dry_run, budget=budget,
+            counter=self._shared.counter, progress=progress,
+        )  # fmt: skip
+
     # The file
 
     def verify(
@@ -718,7 +757,7 @@ def _actor(author: str | None, run: str | None, task: int | None, origin: str) -
 def _several(refs: Iterable[Ref] | Ref) -> list[Ref]:
     if isinstance(refs, (int, str)) or hasattr(refs, "id"):
         return [refs]  # type: ignore[list-item]
-    return validate.batch(refs, "refs")  # type: ignore[arg-type]
+    return validate.batch(refs, "refs")
 
 
 def _identify(connection: apsw.Connection) -> None:
@@ -745,8 +784,8 @@ def _index_problems(connection: apsw.Connection) -> list[str]:
              + (SELECT count(*) FROM checkpoint WHERE text IS NOT NULL)
              + (SELECT count(*) FROM summary WHERE coalesce(work, result) IS NOT NULL)
         """
-    ).fetchone()[0]
-    there = connection.execute("SELECT count(*) FROM search").fetchone()[0]
+    ).fetchone()
+    there = connection.execute("SELECT count(*) FROM search").fetchone()
     if expected != there:
         found.append(f"index: {there} rows for {expected} records")
     return found

@@ -55,7 +55,7 @@ def killed_round(path: Path, round_number: int, writers: int, chance: random.Ran
     for worker, process in started.items():
         assert process.stdout is not None
         # Killed somewhere between the last line read and wherever it has got to since: at any step of a write.
-        for _ in range(chance.randrange(40)):
+        for _ in range(chance.randrange(20)):
             process.stdout.readline()
         process.kill()
         rest = process.stdout.read().split(b"\n")

@@ -169,6 +169,23 @@ def test_a_failed_read_gives_its_reader_back(database: Database) -> None:
     assert texts(database) == []
 
 
+def test_no_cursor_outlives_its_block(database: Database) -> None:
+    """TRAPS 6: a cursor kept beyond its block ends with it, and later blocks see and write the newest state."""
+    for number in range(200):
+        _write(database, f"{number} " + "x" * 500)
+    for block in (database.read, database.write):
+        with block() as connection:
+            cursor = connection.execute("SELECT b FROM t")
+            assert next(cursor)
+        with Database.open(database.path, schema=SCHEMA, key=KEY) as other:
+            _write(other, f"by the other after {block.__name__}")
+        assert texts(database)[-1] == f"by the other after {block.__name__}"
+        _write(database, f"after {block.__name__}")
+        assert texts(database)[-1] == f"after {block.__name__}"
+        with pytest.raises(apsw.Error):
+            list(cursor)
+
+
 def test_data_version_changes_with_every_commit(database: Database) -> None:
     """data_version changes with a commit of this process and stays the same without one."""
     seen = [database.data_version()]

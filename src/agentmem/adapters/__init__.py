@@ -1,0 +1,1 @@
+"""Thin layers over the library, each optional."""

@@ -1,0 +1,1 @@
+"""What a reader gets: resume, left, summaries, within a budget of tokens."""

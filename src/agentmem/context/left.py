@@ -11,6 +11,7 @@ from agentmem.context import coverage, lines, work
 from agentmem.context.budget import Fitted, Line, Section, fit
 from agentmem.context.coverage import CheckLeft, Missing
 from agentmem.context.tokens import Counter
+from agentmem.log.canonical import plain
 from agentmem.records import note_rows, tree
 from agentmem.records.base import View
 from agentmem.types import Scope
@@ -153,7 +154,7 @@ def _scopes(view: View, task: int | None, type: str | None, listed: int) -> tupl
         sql = f"{tree.BENEATH.replace('?1', '?2')} {sql} AND id IN (SELECT id FROM beneath)"
     found = []
     for note, title, scope, _ in view.rows(f"{sql} ORDER BY id LIMIT {_SCOPES}", values):
-        covers = note_rows.scope_of(note_rows.plain(scope))
+        covers = note_rows.scope_of(plain(scope))
         if type is None or covers.type == type:
             checks = coverage.of_scope(view, covers)
             lacking = _missing(view, checks, listed)

@@ -204,7 +204,7 @@ def graph(view: View, start: int, of: str, *, depth: int, limit: int, after: int
         waiting = waiting and row[0] != after
     if waiting:
         raise NotFound(f"#{after} is not beneath #{start} any more", next="Begin again without after=")
-    nodes = [Node(*row[:3], row[3], row[4] or "", row[5]) for row in rows[:limit]]
+    nodes = [Node(row[0], row[1], row[2], row[3], row[4] or "", row[5]) for row in rows[:limit]]
     edges: list[Link] = []
     for node in nodes:
         edges += [edge for edge in links.of_record(view, node.id, kind=None, limit=100) if edge.src == node.id]

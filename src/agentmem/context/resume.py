@@ -18,6 +18,7 @@ from agentmem.context.tokens import Counter
 from agentmem.context.work import Task, count_open, in_force
 from agentmem.records import claims, reports
 from agentmem.records.base import View
+from agentmem.types import Checkpoint
 
 _LISTED: Final = 60  # lines read for a section
 _GOALS: Final = 40
@@ -183,7 +184,7 @@ def _where(view: View) -> list[Line]:
         (view.project,),
     )
     if latest is not None:
-        checkpoint = reports.Checkpoint(*latest)
+        checkpoint = Checkpoint(*latest)
         if own is None or checkpoint.id > own.id:
             found.append(task_sections.checkpoint_line(checkpoint))
     found += task_sections.in_flight(view, "note.project = ?", (view.project,))

@@ -11,7 +11,7 @@ from agentmem.context.budget import Line, Section
 from agentmem.context.since import changed_lines
 from agentmem.records import claims, note_rows, reports, tree
 from agentmem.records.base import View
-from agentmem.types import Claim
+from agentmem.types import Checkpoint, Claim
 
 _LISTED: Final = 60  # lines read for a section
 _SORTED: Final = 500  # facts among which the surest are chosen
@@ -89,7 +89,7 @@ def _where(view: View, task: int, root: int, chain: Sequence[int]) -> list[Line]
         (task, checkpoint.id if checkpoint else 0),
     )
     if beneath is not None:
-        found.append(checkpoint_line(reports.Checkpoint(*beneath)))
+        found.append(checkpoint_line(Checkpoint(*beneath)))
     found += in_flight(view, "note.root = ?", (root,), first=task)
     found += [claim_line(claim) for claim in claims.live(view, run=view.binding.actor.run)]
     if checkpoint is not None:
@@ -97,7 +97,7 @@ def _where(view: View, task: int, root: int, chain: Sequence[int]) -> list[Line]
     return found
 
 
-def checkpoint_line(checkpoint: reports.Checkpoint) -> Line:
+def checkpoint_line(checkpoint: Checkpoint) -> Line:
     """A checkpoint; it may be longer than other lines."""
     of = f" of #{checkpoint.task}" if checkpoint.task is not None else ""
     by = f" by {checkpoint.author}" if checkpoint.author else ""

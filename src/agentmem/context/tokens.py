@@ -118,11 +118,12 @@ def _border(text: str, size: int) -> int:
 
 def _whole_letter(text: str, size: int) -> int:
     """`size`, or the nearest place before it that parts no letter from its marks and no emoji sequence."""
-    stop = max(0, size - _MARK_CHARS)
     place = size
-    while stop < place < len(text) and _clings(text[place - 1], text[place]):
+    while 0 < place < len(text) and _clings(text[place - 1], text[place]):
         place -= 1
-    return place if place > stop else size
+        if size - place > _MARK_CHARS:
+            return size
+    return place
 
 
 def _clings(before: str, after: str) -> bool:

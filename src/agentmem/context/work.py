@@ -99,7 +99,7 @@ def open_items(
     WHERE {where} AND {counts} AND item.done = 0 AND item.removed = 0
     ORDER BY note.root, note.position, note.id, item.position LIMIT {limit}
     """
-    return view.rows(sql, values), (total[0] if total else 0)  # type: ignore[return-value]
+    return view.rows(sql, values), (total[0] if total else 0)
 
 
 def closed_unticked(

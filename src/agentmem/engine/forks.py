@@ -14,6 +14,7 @@ import os
 import threading
 import weakref
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from agentmem.errors import Conflict
@@ -58,10 +59,11 @@ class ForkGate:
             raise spoilt_error(path)
 
     def _before(self) -> None:
+        deadline = monotonic() + FORK_WAIT_SECONDS
         self._held = self.opening.acquire(timeout=FORK_WAIT_SECONDS)
         self._preparing = list(self._pools)
         for pool in self._preparing:
-            pool.fork_prepare()
+            pool.fork_prepare(deadline)
 
     def _in_parent(self) -> None:
         for pool in self._preparing:

@@ -73,6 +73,7 @@ _PROJECTIONS = (
         scope TEXT,
         dated INTEGER,
         source TEXT,
+        digest TEXT,
         origin TEXT NOT NULL,
         confirmed_at INTEGER,
         confirmed_by TEXT,

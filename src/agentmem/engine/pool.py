@@ -6,13 +6,14 @@ import os
 import threading
 from collections.abc import Callable
 from threading import get_ident
+from time import monotonic
 from typing import Final, TypeVar
 
 import apsw
 import attrs
 
 from agentmem.engine.connection import Opening, Role, connect, newer_file, number_of, raw_key_of, translated
-from agentmem.engine.forks import FORK_WAIT_SECONDS, GATE
+from agentmem.engine.forks import GATE
 from agentmem.engine.schema import user_version
 from agentmem.errors import Busy, Closed, Conflict, KeyChanged, KeyMissing, WrongKey
 
@@ -133,6 +134,15 @@ class Pool:
     def _commit_refused(self) -> bool:
         return not self.committing
 
+    def write_end(self, connection: apsw.Connection) -> None:
+        """After a commit or rollback, before `lock` is released: let no cursor outlive the block.
+
+        One that does keeps an old snapshot, and the next BEGIN IMMEDIATE would fail at once, whatever the timeout.
+        """
+        if connection.txn_state() != apsw.SQLITE_TXN_NONE:
+            close_quietly(connection)
+            self.writer = None
+
     # The readers
 
     def read_begin(self) -> apsw.Connection:
@@ -182,6 +192,10 @@ class Pool:
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            if connection.txn_state() != apsw.SQLITE_TXN_NONE:
+                # A cursor that outlived the block keeps its old snapshot; the next reader must not get it.
+                close_quietly(connection)
+                return
             self.idle.append((self.generation, connection))
             if self.closed:
                 self._idle_close()
@@ -337,14 +351,18 @@ class Pool:
 
     # Forks
 
-    def fork_prepare(self) -> None:
-        """Before a fork: wait until no other thread is inside SQLite or a transaction, and keep it so."""
+    def fork_prepare(self, deadline: float) -> None:
+        """Before a fork: wait until no other thread is inside SQLite or a transaction, and keep it so.
+
+        Args:
+            deadline: When to give up, by `monotonic`: a thread may be waiting for the one that forks.
+        """
         wanted: list[threading.Lock | threading.Semaphore] = [] if self.owner == get_ident() else [self.lock]
         wanted += [self._slots] * (READERS - (self.local.connection is not None))
         wanted.append(self._watcher_lock)
         self._fork_ready = False
         for lock in wanted:
-            if not lock.acquire(timeout=FORK_WAIT_SECONDS):
+            if not lock.acquire(timeout=max(0.0, deadline - monotonic())):
                 return
             self._fork_held.append(lock)
         self._fork_ready = True

@@ -93,7 +93,7 @@ def second_opinion(pool: Pool) -> list[str]:
         remove_set(temporary)
 
 
-def _checked(connection: Any, raw: RawKey | None) -> list[str]:  # noqa: ANN401  (sqlcipher3 carries no types)
+def _checked(connection: Any, raw: RawKey | None) -> list[str]:
     faults: list[str] = []
     if raw is not None:
         connection.execute(f'PRAGMA key = "{raw.pragma_value()}"')

@@ -1,0 +1,1 @@
+"""The event log: append, chain, read, replay."""

@@ -156,7 +156,8 @@ class Transaction:
             text, salt, digest, linked, session_chain,
         )  # fmt: skip
         self.connection.execute(_INSERT, row)
-        event = Event(*row[:13], payload, digest, linked)
+        fields: tuple[Any, ...] = (*row[:13], payload, digest, linked)
+        event = Event(*fields)
         known.apply(self.connection, event)
         self.seq, self.chain = seq, linked
         return event
@@ -257,7 +258,8 @@ class Ledger:
 def decode(kinds: Kinds, row: tuple[Any, ...]) -> Event:
     """The event of a row of `_COLUMNS`, its payload as the current version spells it."""
     payload = None if row[13] is None else kinds.upcast(row[3], row[4], plain(row[13]))
-    return Event(*row[:13], payload, row[14], row[15])
+    fields: tuple[Any, ...] = (*row[:13], payload, row[14], row[15])
+    return Event(*fields)
 
 
 def events(connection: apsw.Connection, kinds: Kinds, *, until: int | None = None) -> Iterator[Event]:

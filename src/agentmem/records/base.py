@@ -144,7 +144,7 @@ class Unit:
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
         """The first row of a query."""
-        return self.connection.execute(sql, values).fetchone()  # type: ignore[no-any-return]
+        return self.connection.execute(sql, values).fetchone()
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """All rows of a query."""
@@ -177,7 +177,7 @@ class View:
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
         """The first row of a query."""
-        return self.connection.execute(sql, values).fetchone()  # type: ignore[no-any-return]
+        return self.connection.execute(sql, values).fetchone()
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """All rows of a query."""
@@ -231,7 +231,8 @@ def _once(
                 f"The request id {request_id!r} was used before for another request",
                 next="Use a new id for a new request",
             )
-        return _again(unit, plain(row[1]))
+        again: _Result = _again(unit, plain(row[1]))
+        return again
     unit.tx.under_request(request_id)
     try:
         result = command(unit)
@@ -282,7 +283,8 @@ def _remembered(result: Written | WrittenMany) -> dict[str, Any]:
 def _again(unit: Unit, kept: dict[str, Any]) -> Any:
     """The first outcome, with the records as they are now."""
     if "ids" in kept:
-        return WrittenMany(tuple(kept["ids"]), *kept["counts"], repeated=True)
+        created, changed, unchanged = kept["counts"]
+        return WrittenMany(tuple(kept["ids"]), created, changed, unchanged, repeated=True)
     last = unit.row("SELECT seq, payload IS NULL FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (kept["id"],))
     if last is None:
         raise InvalidInput(f"Record {kept['id']} of the remembered request is not in the log")

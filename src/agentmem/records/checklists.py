@@ -82,10 +82,7 @@ class Checklists(Namespace):
         def command(unit: Unit) -> WrittenMany:
             ids = [_of_note(unit, note, item) for item in items]
             for found in dict.fromkeys(ids):
-                owner, project = _owner(unit, found)
-                claims.guard(unit, found)
-                claims.guard(unit, owner)
-                unit.append("item.removed", {}, record=found, project=project)
+                remove(unit, found)
             return WrittenMany(tuple(ids), changed=len(set(ids)), transit=unit.transit)
 
         return self._binding.run("checklists.remove", {"note": note, "items": items}, request_id, command)
@@ -109,7 +106,8 @@ class Checklists(Namespace):
 
 def item(row: Row) -> Item:
     """The item of a row of `COLUMNS`."""
-    return Item(*row[:4], bool(row[4]), *row[5:])
+    fields: Row = (*row[:4], bool(row[4]), *row[5:])
+    return Item(*fields)
 
 
 def of_note(
@@ -162,6 +160,14 @@ def tick(unit: Unit, found: int, done: bool) -> bool:
     claims.guard(unit, owner)
     unit.append("item.changed", {"set": {"done": done}}, record=found, project=project)
     return True
+
+
+def remove(unit: Unit, found: int) -> None:
+    """Take an item off its list."""
+    owner, project = _owner(unit, found)
+    claims.guard(unit, found)
+    claims.guard(unit, owner)
+    unit.append("item.removed", {}, record=found, project=project)
 
 
 def edit(unit: Unit, ref: Ref, given: str, expected: int | None) -> Written:

@@ -138,8 +138,8 @@ class Entities(Namespace):
                 ids.append(done.id)
                 created += done.changed == ("created",)
                 changed += bool(done.changed) and done.changed != ("created",)
-            counts = {"created": created, "changed": changed, "unchanged": len(ids) - created - changed}
-            return WrittenMany(tuple(ids), **counts, transit=unit.transit)
+            unchanged = len(ids) - created - changed
+            return WrittenMany(tuple(ids), created, changed, unchanged, transit=unit.transit)
 
         arguments = {"type": type, "rows": given, "attrs": attrs, "status": status, "parent": parent}
         return self._binding.run("entities.put_many", arguments, request_id, command)

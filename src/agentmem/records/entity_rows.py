@@ -22,7 +22,8 @@ FIELDS: Final = frozenset(("key", "status", "parent", "confidence", "origin"))
 
 def entity(row: Row, checks: Mapping[str, str]) -> Entity:
     """The entity of a row of `COLUMNS` and its current results."""
-    return Entity(*row[:5], plain(row[5]), checks, *row[6:])  # type: ignore[arg-type]
+    fields: Row = (*row[:5], plain(row[5]), checks, *row[6:])
+    return Entity(*fields)
 
 
 def results(source: Unit | View, entities: Sequence[int]) -> dict[int, dict[str, str]]:
@@ -45,7 +46,8 @@ def load(source: Unit | View, found: int) -> Entity:
 
 def mark(row: Row) -> Mark:
     """The mark of a row of `MARK_COLUMNS`."""
-    return Mark(*row[:3], None if row[3] is None else plain(row[3]), *row[4:])
+    fields: Row = (*row[:3], None if row[3] is None else plain(row[3]), *row[4:])
+    return Mark(*fields)
 
 
 def expected(row: Row) -> ExpectedChecks:

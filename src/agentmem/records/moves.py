@@ -62,9 +62,9 @@ def _siblings(unit: Unit, project: int, parent: int | None, without: int) -> lis
     """The ids and positions of the notes beneath a parent, in order, but one."""
     if parent is None:
         sql = "SELECT id, position FROM note WHERE project = ? AND parent IS NULL AND id <> ? ORDER BY position, id"
-        return unit.rows(sql, (project, without))  # type: ignore[return-value]
+        return unit.rows(sql, (project, without))
     sql = "SELECT id, position FROM note WHERE parent = ? AND id <> ? ORDER BY position, id"
-    return unit.rows(sql, (parent, without))  # type: ignore[return-value]
+    return unit.rows(sql, (parent, without))
 
 
 def _place(

@@ -19,17 +19,18 @@ COLUMNS: Final = (
 # The fields an event may set, in the column of the same name. `tags` and `scope` are kept as canonical JSON.
 FIELDS: Final = frozenset(
     ("title", "body", "status", "tags", "parent", "position", "pinned", "confidence", "basis", "entity", "why", "scope",
-     "dated", "source", "origin", "confirmed_at", "confirmed_by")
+     "dated", "source", "digest", "origin", "confirmed_at", "confirmed_by")
 )  # fmt: skip
 # A summary stays fresh under a change of nothing but these.
-_NOT_CONTENT: Final = frozenset(("confirmed_at", "confirmed_by", "position"))
+_NOT_CONTENT: Final = frozenset(("confirmed_at", "confirmed_by", "position", "digest"))
 
 
 def note(row: Row) -> Note:
     """The note of a row of `COLUMNS`."""
     tags = () if row[6] == "[]" else tuple(plain(row[6]))
     scope = None if row[13] is None else scope_of(plain(row[13]))
-    return Note(*row[:4], row[4] or "", row[5], tags, row[7], bool(row[8]), *row[9:13], scope, *row[14:])
+    fields: Row = (*row[:4], row[4] or "", row[5], tags, row[7], bool(row[8]), *row[9:13], scope, *row[14:])
+    return Note(*fields)
 
 
 def scope_of(value: dict[str, Any]) -> Scope:
@@ -56,8 +57,8 @@ def load(source: Unit | View, found: int) -> Note:
 
 _ADD = """
 INSERT INTO note (id, project, kind, title, body, status, tags, parent, root, position, pinned, confidence, basis,
-                  entity, why, scope, dated, source, origin, author, run, created_at, updated_at, revision, changed, shut)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                  entity, why, scope, dated, source, digest, origin, author, run, created_at, updated_at, revision, changed, shut)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
@@ -74,7 +75,7 @@ def _apply_added(connection: apsw.Connection, event: Event) -> None:
             seq, event.project, payload["kind"], get("title"), get("body"), payload["status"],
             canonical(tags) if tags else "[]", parent, root, get("position", float(seq)), int(get("pinned", False)),
             get("confidence"), get("basis"), get("entity"), get("why"), None if scope is None else canonical(scope),
-            get("dated"), get("source"), event.origin, event.author, event.run, at, at, seq, seq, shut,
+            get("dated"), get("source"), get("digest"), event.origin, event.author, event.run, at, at, seq, seq, shut,
         ),
     )  # fmt: skip
 
@@ -137,8 +138,8 @@ WHERE note.id = beneath.id AND (note.root <> beneath.root OR note.shut <> beneat
 
 def _descend(connection: apsw.Connection, record: int) -> None:
     """Compute `root` and `shut` anew for a note and all beneath it."""
-    parent = connection.execute("SELECT parent FROM note WHERE id = ?", (record,)).fetchone()[0]
-    root, shut = (record, 0) if parent is None else _beneath(connection, parent)
+    row = connection.execute("SELECT parent FROM note WHERE id = ?", (record,)).fetchone()
+    root, shut = (record, 0) if row is None or row[0] is None else _beneath(connection, row[0])
     connection.execute(_DESCEND, (record, root, shut))
 
 

@@ -20,6 +20,7 @@ from agentmem.types import NOTE_KINDS, STATUSES, TASK_KINDS, UNFINISHED, Note, N
 class NewNote:
     """One note to be written by `notes.add_many`. Fields as the arguments of `notes.add`.
 
+    `digest` is for imports: of the content the note was made from, to tell later whether its source changed.
     `parent` and the targets of `links` may be `"$1"`, `"$2"`, …: the first, second note of the same call.
     """
 
@@ -38,6 +39,7 @@ class NewNote:
     links: Sequence[tuple[str, Ref]] = field(default=(), kw_only=True)
     dated: int | None = field(default=None, kw_only=True)
     source: str | None = field(default=None, kw_only=True)
+    digest: str | None = field(default=None, kw_only=True)
 
 
 def add(unit: Unit, new: NewNote, *, similar: bool) -> Written:
@@ -74,6 +76,8 @@ def _payload(unit: Unit, new: NewNote) -> tuple[dict[str, Any], int]:
         payload["dated"] = validate.whole(new.dated, "dated", -limits.INT_MAX, limits.INT_MAX)
     if new.source is not None:
         payload["source"] = validate.line(new.source, "source", limits.BODY_BYTES)
+    if new.digest is not None:
+        payload["digest"] = validate.label(new.digest, "digest")
     if new.about is not None:
         payload["entity"] = entity_id(unit, new.about)
     project = _project(unit, kind, new.parent, payload)
@@ -199,6 +203,8 @@ def _wanted(unit: Unit, note: Note, given: Mapping[str, Any]) -> dict[str, Any]:
                 )
             case "source":
                 wanted["source"] = validate.optional_line(value, "source", limits.BODY_BYTES)
+            case "digest":
+                wanted["digest"] = validate.label(value, "digest")
             case "about":
                 wanted["entity"] = None if value is None else entity_id(unit, value)
                 if wanted["entity"] is not None:
@@ -209,7 +215,7 @@ def _wanted(unit: Unit, note: Note, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _current(note: Note, name: str) -> Any:
-    value = getattr(note, name)
+    value = getattr(note, name, None)  # a digest is not shown, and is set only where it differs
     if name == "scope":
         return None if value is None else note_rows.scope_json(value)
     return value

@@ -79,10 +79,10 @@ def summarize(
         validate.choice(closing, "status", ("done", "failed", "dropped"))
         unit.append("note.changed", {"set": {"status": closing}}, record=found, project=note.project)
         changed = ("status",)
-    return _write_summary(unit, found, note.project, wanted, changed, notices)
+    return write_summary(unit, found, note.project, wanted, changed, notices)
 
 
-def _write_summary(
+def write_summary(
     unit: Unit, note: int, project: int, wanted: dict[str, Any], changed: tuple[str, ...], notices: tuple[str, ...]
 ) -> Written:
     """Add the summary of a note or replace it; last in its transaction, so that it is younger than what it sums up."""
@@ -126,7 +126,8 @@ def summary_of(source: Unit | View, note: int) -> Summary | None:
 
 def summary(row: Row, is_stale: bool) -> Summary:
     """The summary of a row of `SUMMARY_COLUMNS`."""
-    return Summary(*row, is_stale)
+    fields: Row = (*row, is_stale)
+    return Summary(*fields)
 
 
 _STALE = f"""

@@ -11,7 +11,7 @@ from attrs import evolve
 from agentmem import limits
 
 from .drafts import Draft, Drafts, Finding
-from .files import Source
+from .files import Recency, Source
 from .types import (
     CLOSED,
     Plan,
@@ -73,7 +73,7 @@ def _parents_first(notes: list[PlannedNote]) -> list[PlannedNote]:
     return ordered
 
 
-def _merge_entities(found: list[tuple[tuple[object, ...], PlannedEntity]]) -> tuple[PlannedEntity, ...]:
+def _merge_entities(found: list[tuple[Recency, PlannedEntity]]) -> tuple[PlannedEntity, ...]:
     """One entity for each type and key; where files differ, the newest wins, attribute by attribute."""
     merged: dict[tuple[str, str], PlannedEntity] = {}
     for _, entity in sorted(found, key=lambda pair: pair[0]):
@@ -108,7 +108,7 @@ def _summaries(drafts: Drafts, by_key: dict[SourceKey, Draft]) -> tuple[PlannedS
 
 
 def _checkpoints(drafts: Drafts, by_key: dict[SourceKey, Draft]) -> tuple[PlannedCheckpoint, ...]:
-    """The newest standing of each task that is not closed, and of each folder of journals; an empty one hides older ones."""
+    """The newest standing of each open task and of each folder of journals; an empty one overtakes older ones."""
     newest: dict[tuple[SourceKey | None, str], Finding] = {}
     for finding in drafts.standings:
         folder, _, file = finding.source.path.rpartition("/")

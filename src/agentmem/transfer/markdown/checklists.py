@@ -32,7 +32,10 @@ class Boxed:
 
 
 def flatten(block: Block) -> Iterator[Boxed]:
-    """The boxes of a list in order. A box below plain items carries their text before its own; templates are no boxes."""
+    """The boxes of a list in order; those of templates and dropped ones are none.
+
+    A box below plain items carries their text before its own.
+    """
     for item in block.items:
         yield from _flatten(item, "", 0)
 

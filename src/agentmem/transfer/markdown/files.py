@@ -44,6 +44,9 @@ DEPTH_MAX: Final = 32
 _TEXT_SUFFIXES: Final = frozenset({".md", ".markdown", ".mdx", ".txt", ".json", ".jsonl", ".ndjson"})
 _SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "target", "dist"})
 _NAMED_ONE_BY_ONE: Final = 20
+_JOURNAL_FOLDER: Final = re.compile(
+    r"(?:^|/)(?:journals?|logs?|diary|daily|sessions?|work-?logs?|日志|日记)$", re.IGNORECASE
+)
 Recency = tuple[str, int, str, int]
 Encoding = Literal["utf-8", "utf-16", "gb18030"]
 
@@ -61,6 +64,11 @@ def recency(dated: Dated | None, mtime: dt.datetime, number: int, path: str, lin
     """A value that sorts statements by age; `number` orders those of one day."""
     when = f"1 {dated.isoformat()[:10]}" if dated else f"0 {mtime.isoformat()}"
     return when, number, path, line
+
+
+def is_journal_folder(folder: str) -> bool:
+    """Whether a folder is called one of journals or logs."""
+    return bool(_JOURNAL_FOLDER.search(folder))
 
 
 @frozen

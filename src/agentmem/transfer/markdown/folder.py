@@ -19,16 +19,15 @@ from .roles import read_heading
 from .status import Status, status_of_cell
 from .tables import EntityType
 from .tasks import Task, priority_of, read_entries
-from .types import CLOSED, ReportLine, SourceKey
+from .types import CLOSED, NoteKind, ReportLine, SourceKey
 from .words import norm, plain, slug
 
 __all__ = ["Folder", "doc_order"]
 
-_PLAN_NAMES: Final = tuple(
-    (
-        "plan task_plan task-plan implementation_plan implementation-plan project_plan roadmap progress status tasks implement "
-        "milestones checklist todo todos backlog 计划 任务 进度 路线图 待办"
-    ).split()
+_PLAN_NAMES: Final = (
+    *("plan", "task_plan", "task-plan", "implementation_plan", "implementation-plan", "project_plan", "roadmap"),
+    *("progress", "status", "tasks", "implement", "milestones", "checklist", "todo", "todos", "backlog"),
+    *("计划", "任务", "进度", "路线图", "待办"),
 )
 _LISTS: Final = frozenset({"todo", "todos", "backlog", "checklist", "待办"})
 _FIRST_DOCS: Final = ("prd", "readme", "spec", "requirements", "plan", "design", "implement", "tasks", "todo")
@@ -197,8 +196,10 @@ class Folder:
         place = Place(work=None, text=None, plan=True, scope=scope)
         blocks = _first_blocks(parsed.root, title)
         if shared is None:
-            kind, parent = ("step", above.source) if above else ("goal", None)
+            kind: NoteKind = "step" if above else "goal"
+            parent = above.source if above else None
             bare = _TITLE_PREFIX.sub("", plain(title))
+            bare = bare[:1].upper() + bare[1:]
             holder = outline.note(kind, bare, (), parent, line=0, place=place, said=_front_status(source))
             holder.whole = above is None
             holder.tags = _front_tags(source, holder.tags)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Literal
 
 from attrs import evolve, frozen
 
@@ -12,7 +12,7 @@ from agentmem import limits
 from .blocks import Block, Section
 from .checklists import names_of
 from .drafts import Draft, Finding, Mention
-from .files import Recency, Source, recency
+from .files import Recency, Source, is_journal_folder, recency
 from .outline import Outline, Place
 from .records import is_record_role
 from .roles import read_heading
@@ -26,7 +26,6 @@ _NAME: Final = re.compile(
     r"^(?:.*[-_ ])?(?:journal|diary|work-?log|dev-?log|session(?:s|-log)?|log|日志|日记|工作日志)(?:[-_ ]?\d+)?$",
     re.IGNORECASE,
 )
-_FOLDER: Final = re.compile(r"(?:^|/)(?:journals?|logs?|diary|daily|sessions?|work-?logs?|日志|日记)$", re.IGNORECASE)
 _DAY_NAME: Final = re.compile(r"^20\d\d[-_]?\d\d[-_]?\d\d(?:\D|$)")
 _SESSION: Final = re.compile(
     r"^(?:session|iteration|run|day|entry|turn|会话|迭代|第\s*\d+\s*(?:次|天|轮|期))\b\s*#?\s*\d*"
@@ -80,7 +79,7 @@ def find_sessions(source: Source, root: Section, lines: list[str]) -> tuple[Sess
     top = root.sections[0] if root.sections and root.sections[0].level == 1 else None
     dated = bool(_DAY_NAME.match(source.stem)) or (top is not None and bool(_SESSION.match(plain(top.title))))
     within = [n for n in heads if flat[n] is not top]
-    named = bool(_NAME.match(source.stem)) or bool(_FOLDER.search(source.folder))
+    named = bool(_NAME.match(source.stem)) or is_journal_folder(source.folder)
     if not (named and within) and (dated or (named and not source.name.casefold().startswith("index"))):
         return (_whole(source, flat, lines, top),)
     if not named and len(within) < 2:
@@ -135,8 +134,9 @@ def outline_journal(outline: Outline, sessions: tuple[Session, ...], place: Plac
             if part.start in outline.gone:
                 continue
             role = read_heading(split_marker(part.title)[0]).role
-            if is_record_role(role) and not part.boxes and outline.worth(part):
-                outline.section(_with_deeper(session.parts, number), path, inside)
+            whole = _with_deeper(session.parts, number)
+            if is_record_role(role) and not part.boxes and outline.worth(whole):
+                outline.section(whole, path, inside)
             else:
                 outline.blocks(part.blocks, (*path, part.title), inside, heading=part.title)
         outline.take(session.start, session.body)
@@ -174,7 +174,9 @@ def _mentions(outline: Outline, session: Session, place: Place, task: Draft | No
         for item in (inner for top in block.items for inner in top.walk()):
             if item.done is None or is_placeholder(item.text):
                 continue
-            state = "dropped" if item.dropped else "done" if item.done else "open"
+            state: Literal["done", "open", "dropped"] = "done" if item.done else "open"
+            if item.dropped:
+                state = "dropped"
             outline.drafts.mentions.append(
                 Mention(
                     names=names_of(item.text, item.head),

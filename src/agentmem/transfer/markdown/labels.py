@@ -19,8 +19,8 @@ __all__ = [
     "is_label_only",
     "is_reason_label",
     "outcome_of_word",
-    "reason_in",
     "read_labels",
+    "reason_in",
     "says_all",
     "split_inline",
 ]
@@ -39,8 +39,26 @@ _NO_QUESTION: Final = re.compile(
 )
 _DECISIONS: Final = frozenset({"decision", "chosen", "we decided", "决定", "决策", "结论", "选择"})
 _REASONS: Final = frozenset(
-    "reason|reasons|why|rationale|because|context|cause|root cause|why it failed|why failed|"
-    "原因|理由|依据|背景|为什么|失败原因|根因|为何失败".split("|")
+    [
+        "reason",
+        "reasons",
+        "why",
+        "rationale",
+        "because",
+        "context",
+        "cause",
+        "root cause",
+        "why it failed",
+        "why failed",
+        "原因",
+        "理由",
+        "依据",
+        "背景",
+        "为什么",
+        "失败原因",
+        "根因",
+        "为何失败",
+    ]
 )
 _OUTCOMES: Final = frozenset({"outcome", "result", "status", "结果", "状态", "结局"})
 _LABELLED: Final = re.compile(
@@ -141,7 +159,7 @@ def says_all(whole: str, title: str, why: str) -> bool:
 
 
 def split_inline(text: str) -> list[str]:
-    """Things named in one sentence: `a (x), b (y)` or `a（x）、b（y）`; commas inside brackets and code do not split."""
+    """Things named in one sentence, `a (x), b (y)` or `a（x）、b（y）`; commas in brackets and code do not split."""
     parts, depth, code, start = [], 0, False, 0
     for index, char in enumerate(text):
         code = not code if char == "`" else code

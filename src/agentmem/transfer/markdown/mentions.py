@@ -9,7 +9,7 @@ from attrs import evolve
 
 from .checklists import names_of, short_name
 from .drafts import Draft, Drafts, Mention
-from .files import Recency
+from .files import Recency, is_journal_folder
 from .status import Status
 from .types import CLOSED, PlannedItem, ReportLine, SourceKey
 from .words import GENERIC, norm
@@ -121,5 +121,5 @@ def _step(first: Mention, drafts: Drafts) -> Draft:
         goal = Draft(source=source, kind="goal", title=f"Journal: {first.title}", scope=first.path, whole=True)
         work = drafts.add(goal).source
     source = drafts.key(first.path, ("boxes",))
-    title = f"Noted in the journal: {first.title}"
+    title = "Noted in the journal" if is_journal_folder(first.title) else f"Noted in the journal: {first.title}"
     return drafts.add(Draft(source=source, kind="step", title=title, parent=work, scope=first.path))

@@ -214,18 +214,18 @@ class Outline:
                 records.labelled(block, blocks[index + 1 :], path)
 
     def _entities(self, block: Block, path: tuple[str, ...], heading: str) -> bool:
-        for type in self.entities:
+        for kind in self.entities:
             source = SourceKey(self.source.path, tuple(clean_heading(plain(part)) for part in path))
             if block.kind == "table":
-                found = entities_of_table(block, type, heading, source)
+                found = entities_of_table(block, kind, heading, source)
                 if found:
                     keys = {entity.key for entity in found}
                     self.take(block.start, block.start + 2)
                     for row in block.rows:
                         if any(plain(cell).replace("`", "").strip() in keys for cell in row.cells):
                             self.take(row.line, row.line + 1)
-            elif type.heads(heading):
-                pairs = entities_of_list(block, type, source)
+            elif kind.heads(heading):
+                pairs = entities_of_list(block, kind, source)
                 found = tuple(entity for _, entity in pairs)
                 for item, _ in pairs:
                     self.take(item.start, item.start + 1 if item.blocks else item.end)
@@ -237,7 +237,7 @@ class Outline:
         return False
 
     def _is_step(self, section: Section, place: Place, *, steps: bool) -> bool:
-        """Whether a section is work of its own: boxes, a table of tasks, or in a plan a heading that looks like a step."""
+        """Whether a section is work of its own: by its boxes, its table of tasks, or in a plan by its heading."""
         role = read_heading(split_marker(section.title)[0]).role
         if is_record_role(role) and not (role in ("decision", "lesson") and section.boxes):
             return False
@@ -255,7 +255,7 @@ class Outline:
     def has_work(self, section: Section, place: Place) -> bool:
         """Whether the own blocks of a section hold boxes, a table of tasks, or in a plan a list of things to do."""
         if any(boxed for block in section.blocks if block.kind == "list" for boxed in flatten(block)):
-            return not any(type.heads(section.title) for type in self.entities)
+            return not any(kind.heads(section.title) for kind in self.entities)
         if any(task_columns(block) for block in section.blocks if block.kind == "table") and (
             place.plan or place.in_task
         ):

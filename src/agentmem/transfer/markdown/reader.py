@@ -10,7 +10,7 @@ from typing import Final
 
 from .assemble import assemble
 from .drafts import Draft, Drafts, Finding
-from .files import DEPTH_MAX, FILE_BYTES, FILES_MAX, Source, find_files, read_source
+from .files import DEPTH_MAX, FILE_BYTES, FILES_MAX, Recency, Source, find_files, read_source
 from .folder import Folder, doc_order
 from .outline import Place
 from .settle import settle
@@ -23,6 +23,7 @@ from .words import norm, plain
 __all__ = ["read_folder"]
 
 _TASK_DEPTH: Final = 16
+_NEWEST: Final[Recency] = ("2", 0, "", 0)
 
 
 def read_folder(
@@ -104,7 +105,7 @@ def _write_tasks(tasks: dict[str, Task], files: dict[str, list[Source]], folder:
     for task, _ in ordered:
         goal = goals[task.folder]
         if goal.said and goal.said.value in CLOSED and task.notes and not task.notes.startswith("Migrated"):
-            finding = Finding(task.notes, goal.source, goal.source, task.closed, (0, str(task.closed)), "notes")
+            finding = Finding(task.notes, goal.source, goal.source, task.closed, _NEWEST, "notes")
             folder.drafts.outcomes.append(finding)
         place = Place(work=goal.source, text=goal.source, scope=goal.scope, goal=goal, in_task=True)
         for source in sorted(files[task.folder], key=doc_order):
@@ -143,7 +144,10 @@ def _status(task: Task) -> Status | None:
 
 
 def _in_order(tasks: dict[str, Task], drafts: Drafts) -> list[tuple[Task, Task | None]]:
-    """The tasks, parents first; a parent is named by the task, or names it among its children, or is the folder around it."""
+    """The tasks, parents first.
+
+    A parent is the task around the folder, or names the task among its children, or is named by it.
+    """
     above = _parents(tasks, drafts)
     ordered: list[tuple[Task, Task | None]] = []
     placed: set[str] = set()

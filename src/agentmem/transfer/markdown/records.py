@@ -21,7 +21,7 @@ from .labels import (
     split_inline,
 )
 from .roles import Heading, Role, read_heading
-from .status import Status, split_marker
+from .status import Status, is_status_label, split_marker
 from .tables import is_rejected, verdict_column
 from .types import NoteKind
 from .words import first_sentence, is_placeholder, label_of, plain, split_reason
@@ -43,10 +43,14 @@ _KINDS: Final[dict[Role, NoteKind]] = {
     "lesson": "lesson",
 }
 _NEGATED: Final = re.compile(
-    r"^(?:no|not|do not|don't|never|none|nothing|without|avoid|skip|we (?:do not|don't|will not|won't))\b|^[不无非勿未别没]|不[做动改加变再需]|^(?:禁止|避免)",
+    r"^(?:no|not|do not|don't|never|none|nothing|without|avoid|skip|we (?:do not|don't|will not|won't))\b"
+    r"|^[不无非勿未别没]|不[做动改加变再需]|^(?:禁止|避免)",
     re.IGNORECASE,
 )
-_BOLD_SENTENCE: Final = re.compile(r"^(?:\*\*|__)(.+?[.。!！])(?:\*\*|__)\s*(?=\S)|^(?:\*\*|__)(?=.{12})(.+?)(?:\*\*|__)(?:，|,)\s*(?=\S)")
+_BOLD_SENTENCE: Final = re.compile(r"^(?:\*\*|__)(.{8,}?[.。!！])(?:\*\*|__)\s*(?=\S)")
+_REASON_INSIDE: Final = re.compile(r"(?<=[。.;；])\s*(?:理由|原因|reason|rationale|why)\s*[:：]\s*", re.IGNORECASE)
+_NUMBERS: Final = re.compile(r"[#\d.\s]+")
+_SHORT: Final = 60
 _TITLE_CHARS: Final = 200
 
 
@@ -95,8 +99,7 @@ class RecordMaker:
         """Whether a section of decisions is one decision told in prose, or with the labels of an ADR."""
         if section.sections:
             return False
-        labels = [label_of(line) for line in self.outline.lines[section.body : section.own_end]]
-        if any(label and label[0].casefold() in _DECISION_LABELS for label in labels):
+        if read_labels(self.outline.lines[section.body : section.own_end]).decided:
             return True
         first = next((block for block in section.blocks if block.kind != "other"), None)
         return first is not None and first.kind == "paragraph" and not first.text.rstrip(" *").endswith((":", "："))
@@ -165,7 +168,7 @@ class RecordMaker:
         return made
 
     def _is_foreign_label(self, text: str, role: Role) -> bool:
-        """Whether a paragraph is a label of something else, as "Updated files:" below decisions: its list is not theirs."""
+        """Whether a paragraph is a label of something else, "Updated files:" say: the list after it is no record."""
         line = text.strip()
         if not is_label_only(line) and not (line.endswith((":", "：")) and "**" in line and len(line) < 80):
             return False
@@ -178,6 +181,8 @@ class RecordMaker:
             return False
         if role == "decision" and self._is_reason_of_last(item):
             return True
+        if item.dropped and role in ("decision", "rejected", "deferred"):
+            role, bare = "rejected", item.bare
         if item.done is not None:
             marker = Status("done" if item.done else "open")
         title, why = self._title_and_why(bare, role)
@@ -185,7 +190,12 @@ class RecordMaker:
             below = next((inner.text for block in item.blocks for inner in block.items), "")
             title = f"{title} {first_sentence(below)}" if below else title
         draft = self._note(
-            role, title, (*path, bare), item.start, marker, resolved=resolved or (role == "question" and is_answered(item))
+            role,
+            title,
+            (*path, bare),
+            item.start,
+            marker,
+            resolved=resolved or (role == "question" and is_answered(item)),
         )
         nested = "\n".join(self.outline.lines[item.start + 1 : item.end]) if item.blocks else ""
         whole = plain(item.text)
@@ -201,8 +211,7 @@ class RecordMaker:
         last = self.outline.drafts.notes[-1] if self.outline.drafts.notes else None
         if not reason or last is None or last.kind != "decision" or item.blocks:
             return False
-        last.why = "
-".join(filter(None, (last.why, reason)))
+        last.why = "\n".join(filter(None, (last.why, reason)))
         self.outline.take(item.start, item.end)
         return True
 
@@ -211,45 +220,35 @@ class RecordMaker:
         if role in ("failed", "tried", "worked", "rejected", "deferred"):
             head, why = split_reason(text, arrows=role in ("failed", "tried", "worked"))
             title = plain(head)
-            return (
-                (title, plain(why))
-                if len(title) <= 2 * _TITLE_CHARS
-                else (first_sentence(title, _TITLE_CHARS), plain(why))
-            )
-        if len(line) <= _TITLE_CHARS:
-            return line, ""
-        return first_sentence(line, _TITLE_CHARS), ""
+            return title if len(title) <= 2 * _TITLE_CHARS else first_sentence(title, _TITLE_CHARS), plain(why)
+        lead = _BOLD_SENTENCE.match(text)
+        if role == "decision" and lead:
+            return plain(lead[1]), plain(text[lead.end() :])
+        reason = _REASON_INSIDE.search(line) if role == "decision" else None
+        if reason:
+            return line[: reason.start()].strip(), line[reason.end() :].strip()
+        return line if len(line) <= _TITLE_CHARS else first_sentence(line, _TITLE_CHARS), ""
 
     def _row(self, block: Block, row: Row, role: Role, path: tuple[str, ...], *, resolved: bool) -> bool:
         """One row as one record: the first telling column is the title, the others are the body."""
         cells = [plain(cell) for cell in row.cells]
-        column = next(
-            (n for n, cell in enumerate(cells) if not is_placeholder(cell) and not re.fullmatch(r"[#\d.\s]+", cell)),
-            None,
-        )
-        if column is None:
+        named = [n for n, cell in enumerate(cells) if not is_placeholder(cell) and not _NUMBERS.fullmatch(cell)]
+        if not named:
             return False
-        others = [
-            (header, cell)
-            for n, (header, cell) in enumerate(zip(block.header, cells, strict=False))
-            if n != column and cell
-        ]
-        reason = next((cell for header, cell in others if plain(header).casefold() in _REASON_LABELS), "")
-        title = cells[column]
-        if role == "decision" and others and len(title) < 60:
+        pairs = list(zip(block.header, cells, strict=False))
+        others = [pair for n, pair in enumerate(pairs) if n != named[0] and pair[1]]
+        title = cells[named[0]]
+        if role == "decision" and others and len(title) < _SHORT:
             title = f"{title}: {first_sentence(others[0][1])}"
-        said = (
-            next((status for _, cell in others if (status := split_marker(cell)[1])), None)
-            if role in ("tried", "question")
-            else None
-        )
-        draft = self._note(role, title, (*path, cells[column]), row.line, said, resolved=resolved)
-        draft.why = reason or (others[-1][1] if others and role in ("failed", "rejected", "deferred", "tried") else "")
-        draft.body = "\n".join(
-            f"{header}: {cell}" if header else cell
-            for header, cell in zip(block.header, row.cells, strict=False)
-            if cell
-        )
+        said = next((status for _, cell in others if (status := split_marker(cell)[1])), None)
+        draft = self._note(role, title, (*path, cells[named[0]]), row.line, said, resolved=resolved)
+        if draft.kind == "attempt":
+            told = (outcome_of_word(cell) for header, cell in others if is_status_label(header))
+            draft.status = next(filter(None, told), draft.status)
+        reason = next((cell for header, cell in others if is_reason_label(header)), "")
+        fallback = others[-1][1] if others and role in ("failed", "rejected", "deferred", "tried") else ""
+        draft.why = reason or fallback
+        draft.body = "\n".join(f"{header}: {cell}" if header else cell for header, cell in pairs if cell)
         self.outline.take(row.line, row.line + 1)
         return True
 

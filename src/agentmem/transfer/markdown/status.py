@@ -26,43 +26,41 @@ class Status:
     tag: str | None = None
 
 
-_WORDS: Final[dict[str, tuple[Value, str | None]]] = {
-    word: (value, tag)
-    for value, tag, words in (
-        (
-            "open",
-            None,
-            "todo,to do,to-do,pending,planned,planning,not started,not yet started,open,new,backlog,queued,upcoming,ready,"
-            "unstarted,not done,incomplete,proposed,draft,waiting,"
-            "未开始,待办,待做,待处理,待实现,待实施,待开发,待开始,待完成,计划中,规划中,未完成,未实现,待测试,待验证,待审核,草稿",
-        ),
-        ("open", "blocked", "blocked,stuck,on hold,on-hold,阻塞,受阻,卡住,被阻塞,已阻塞"),
-        ("open", "deferred", "deferred,postponed,paused,parked,暂缓,推迟,延后,已推迟,暂停,搁置"),
-        (
-            "active",
-            None,
-            "in progress,in-progress,in_progress,inprogress,wip,doing,started,ongoing,active,working,in review,in-review,"
-            "in_review,reviewing,testing,in testing,partially done,partial,"
-            "进行中,开发中,处理中,实施中,测试中,审核中,实现中,正在进行,部分完成",
-        ),
-        (
-            "done",
-            None,
-            "done,completed,complete,finished,closed,resolved,fixed,merged,shipped,released,deployed,implemented,landed,"
-            "delivered,archived,solved,verified,"
-            "已完成,完成,已实现,已解决,已修复,已合并,已发布,已上线,已关闭,已归档,已落地,已交付,已验证,已结束,已处理,全部完成",
-        ),
-        ("failed", None, "failed,fail,failure,did not work,didn't work,已失败,失败,未成功"),
-        (
-            "dropped",
-            None,
-            "dropped,cancelled,canceled,abandoned,wontfix,won't fix,won't do,wont do,obsolete,superseded,skipped,rejected,"
-            "deprecated,discarded,withdrawn,not doing,declined,"
-            "取消,已取消,放弃,已放弃,废弃,已废弃,不做,不采纳,未采纳,跳过,已跳过,作废,已作废,已否决,否决,不再需要",
-        ),
-    )
-    for word in words.split(",")
-}
+_GROUPS: Final[tuple[tuple[Value, str | None, str], ...]] = (
+    (
+        "open",
+        None,
+        "todo|to do|to-do|pending|planned|planning|not started|not yet started|open|new|backlog|queued|upcoming|ready"
+        "|unstarted|not done|incomplete|proposed|draft|waiting"
+        "|未开始|待办|待做|待处理|待实现|待实施|待开发|待开始|待完成"
+        "|计划中|规划中|未完成|未实现|待测试|待验证|待审核|草稿",
+    ),
+    ("open", "blocked", "blocked|stuck|on hold|on-hold|阻塞|受阻|卡住|被阻塞|已阻塞"),
+    ("open", "deferred", "deferred|postponed|paused|parked|暂缓|推迟|延后|已推迟|暂停|搁置"),
+    (
+        "active",
+        None,
+        "in progress|in-progress|in_progress|inprogress|wip|doing|started|ongoing|active|working|in review|in-review"
+        "|in_review|reviewing|testing|in testing|partially done|partial"
+        "|进行中|开发中|处理中|实施中|测试中|审核中|实现中|正在进行|部分完成",
+    ),
+    (
+        "done",
+        None,
+        "done|completed|complete|finished|closed|resolved|fixed|merged|shipped|released|deployed|implemented|landed"
+        "|delivered|archived|solved|verified|已完成|完成|已实现|已解决|已修复|已合并|已发布|已上线|已关闭|已归档|已落地|已交付"
+        "|已验证|已结束|已处理|全部完成",
+    ),
+    ("failed", None, "failed|fail|failure|did not work|didn't work|已失败|失败|未成功"),
+    (
+        "dropped",
+        None,
+        "dropped|cancelled|canceled|abandoned|wontfix|won't fix|won't do|wont do|obsolete|superseded|skipped|rejected"
+        "|deprecated|discarded|withdrawn|not doing|declined"
+        "|取消|已取消|放弃|已放弃|废弃|已废弃|不做|不采纳|未采纳|跳过|已跳过|作废|已作废|已否决|否决|不再需要",
+    ),
+)
+_WORDS: Final = {word: (value, tag) for value, tag, words in _GROUPS for word in words.split("|")}
 _LONGEST: Final = sorted(_WORDS, key=len, reverse=True)
 _EMOJI: Final[dict[str, tuple[Value, str | None]]] = {
     "✅": ("done", None),

@@ -8,10 +8,11 @@ from typing import Final
 from attrs import frozen
 
 from agentmem import limits
+from agentmem.types import CheckResult
 
 from .blocks import Block, Item, Row
 from .status import Status, is_status_label, result_of_cell, status_of_cell
-from .types import CheckResult, PlannedEntity, SourceKey
+from .types import PlannedEntity, SourceKey
 from .words import cut_bytes, is_placeholder, plain, slug
 
 __all__ = [
@@ -72,13 +73,16 @@ _VERDICT_HEADERS: Final = frozenset(
     ["verdict", "disposition", "decision", "resolution", "处置", "结论", "决定", "决策", "处理", "采纳情况"]
 )
 _REJECTED: Final = re.compile(
-    r"^\W*(?:rejected?|not (?:adopted|doing|taken|accepted)|declined|won'?t (?:do|fix)|不采纳|未采纳|不做|拒绝|否决|驳回)",
+    r"^\W*(?:rejected?|not (?:adopted|doing|taken|accepted)|declined|won'?t (?:do|fix)"
+    r"|不采纳|未采纳|不做|拒绝|否决|驳回)",
     re.IGNORECASE,
 )
 _NUMBER: Final = re.compile(r"^-?\d{1,15}(?:\.\d{1,9})?$")
 _LIST_KEY: Final = re.compile(
     r"^(?:`([^`]+)`|\*\*(.+?)\*\*|(\S+))\s*(?:[:：—–|-]\s*|\s+[-—–]\s+|\s+|$)(.*)$", re.DOTALL
 )
+_DASHES: Final = frozenset({"-", "—", "–"})
+_METHODS: Final = frozenset({"method", "verb", "方法", "http method"})
 _EMPTY_CELLS: Final = frozenset({"", "-", "—", "–", "?", "/", "…", "..."})
 
 
@@ -127,26 +131,44 @@ def _fold(text: str) -> str:
 
 
 def entities_of_table(block: Block, type: EntityType, heading: str, source: SourceKey) -> tuple[PlannedEntity, ...]:
-    """The rows of a table as entities: keyed by the column that names the type, else, beneath a fitting heading, the first."""
+    """The rows of a table as entities.
+
+    The key is the column that names the type, else, beneath a heading that does, the first.
+    """
     key_column = next((n for n, header in enumerate(block.header) if type.names(header)), None)
     if key_column is None:
         key_column = 0 if block.header and type.heads(heading) else None
     if key_column is None:
         return ()
-    checks = _check_columns(block, key_column)
-    found = (_entity_of_row(block, row, type, key_column, checks, source) for row in block.rows)
+    method = next((n for n, header in enumerate(block.header) if _fold(header) in _METHODS and n != key_column), None)
+    columns = _Columns(key_column, method, *_check_columns(block, key_column))
+    found = (_entity_of_row(block, row, type, columns, source) for row in block.rows)
     return tuple(entity for entity in found if entity)
 
 
-def _check_columns(block: Block, key_column: int) -> frozenset[int]:
-    """The columns that hold results and nothing else."""
+@frozen
+class _Columns:
+    """The columns of a table of entities: key, HTTP method, results; and whether a dash there means `na`."""
+
+    key: int
+    method: int | None
+    checks: frozenset[int]
+    dash_is_na: bool
+
+
+def _check_columns(block: Block, key_column: int) -> tuple[frozenset[int], bool]:
+    """The columns that hold results and nothing else, and whether a dash in them is an answer.
+
+    Where some cells of these columns are empty and others hold a dash, the dash was written to say something.
+    """
     found = set()
+    cells_of = {n: [row.cells[n].strip() for row in block.rows if n < len(row.cells)] for n in range(len(block.header))}
     for column, header in enumerate(block.header):
-        cells = [row.cells[column] for row in block.rows if column < len(row.cells)]
-        told = [cell for cell in cells if not _is_empty(cell)]
-        if column != key_column and not is_status_label(header) and told and all(result_of_cell(cell) for cell in told):
+        told = [cell for cell in cells_of[column] if not _is_empty(cell)]
+        if column != key_column and not is_status_label(header) and told and all(map(result_of_cell, told)):
             found.add(column)
-    return frozenset(found)
+    cells = [cell for column in found for cell in cells_of[column]]
+    return frozenset(found), "" in cells and any(cell in _DASHES for cell in cells)
 
 
 def _is_empty(cell: str) -> bool:
@@ -154,20 +176,27 @@ def _is_empty(cell: str) -> bool:
 
 
 def _entity_of_row(
-    block: Block, row: Row, type: EntityType, key_column: int, checks: frozenset[int], source: SourceKey
+    block: Block, row: Row, type: EntityType, columns: _Columns, source: SourceKey
 ) -> PlannedEntity | None:
-    key = plain(row.cells[key_column]).replace("`", "").strip() if key_column < len(row.cells) else ""
-    if is_placeholder(key) or len(key) > limits.KEY_CHARS:
+    cells = [*row.cells, *[""] * (len(block.header) - len(row.cells))]
+    key = plain(cells[columns.key]).replace("`", "").strip()
+    if is_placeholder(key):
+        return None
+    if columns.method is not None and not re.match(r"^[A-Z]{3,7} ", key):
+        key = f"{plain(cells[columns.method]).upper()} {key}".strip()
+    if len(key) > limits.KEY_CHARS:
         return None
     attrs: dict[str, str | int | float] = {}
     results: dict[str, CheckResult] = {}
     status: str | None = None
     for column, header in enumerate(block.header):
-        cell = row.cells[column] if column < len(row.cells) else ""
-        result = result_of_cell(cell)
-        if column == key_column or _is_empty(cell):
+        cell = cells[column]
+        dash = columns.dash_is_na and column in columns.checks and cell.strip() in _DASHES
+        says = not _is_empty(cell) or dash or (is_status_label(header) and bool(slug(cell)))
+        if column in (columns.key, columns.method) or not says:
             continue
-        if column in checks and result:
+        result = "na" if dash else result_of_cell(cell)
+        if column in columns.checks and result:
             results[slug(header)] = result
         elif is_status_label(header) and status is None and slug(cell):
             status = _status_token(cell)

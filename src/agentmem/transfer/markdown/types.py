@@ -15,6 +15,8 @@ from typing import Final, Literal
 
 from attrs import evolve, field, frozen
 
+from agentmem.types import CheckResult, NoteKind
+
 __all__ = [
     "CLOSED",
     "Dated",
@@ -31,8 +33,6 @@ __all__ = [
     "SourceKey",
 ]
 
-NoteKind = Literal["goal", "step", "attempt", "fact", "decision", "question", "lesson"]
-CheckResult = Literal["pass", "fail", "na", "error"]
 Dated = dt.datetime | dt.date
 ReportKind = Literal["made", "broken", "skipped", "placeholder", "status", "cut", "hint"]
 
@@ -208,7 +208,7 @@ class ReportLine:
 
     Args:
         kind: `made`: what became what; `broken`: read as text; `skipped`: not read; `placeholder`: a template's text,
-            left out; `status`: two sources disagreed; `cut`: too long, kept whole elsewhere; `hint`: what might be asked.
+            left out; `status`: sources disagreed; `cut`: too much of a kind, left in the text; `hint`: good to know.
         text: One sentence.
         path: The file it concerns, empty for the whole.
         count: How many things it stands for.

@@ -29,13 +29,45 @@ __all__ = [
 
 GENERIC: Final = frozenset(
     "".join(name.split())
-    for name in (
-        "acceptance criteria,requirements,definition of done,tasks,todo,checklist,steps,plan,implementation plan,summary,"
-        "validation,verification,testing,tests,documentation,docs,scope,next steps,must have,nice to have,acceptance,done,"
-        "next,验收标准,验收,需求,任务,待办,测试,文档,执行清单,步骤,完成,下一步"
-    ).split(",")
+    for name in [
+        "acceptance criteria",
+        "requirements",
+        "definition of done",
+        "tasks",
+        "todo",
+        "checklist",
+        "steps",
+        "plan",
+        "implementation plan",
+        "summary",
+        "validation",
+        "verification",
+        "testing",
+        "tests",
+        "documentation",
+        "docs",
+        "scope",
+        "next steps",
+        "must have",
+        "nice to have",
+        "acceptance",
+        "done",
+        "next",
+        "验收标准",
+        "验收",
+        "需求",
+        "任务",
+        "待办",
+        "测试",
+        "文档",
+        "执行清单",
+        "步骤",
+        "完成",
+        "下一步",
+    ]
 )
 """Headings, as `norm` gives them, that name a part of a task and not a thing."""
+_LONG: Final = 4000
 _LINK: Final = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*(?:\s+\"[^\"]*\")?\)")
 _EMPHASIS: Final = re.compile(r"(\*\*|__|~~)(?=\S)(.+?)(?<=\S)\1")
 _STAR: Final = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![\w*])")
@@ -48,10 +80,12 @@ _DATE: Final = re.compile(
 )
 _PLACEHOLDER: Final = re.compile(
     r"^[\s>*+#-]*(?:\[(?:ok|x| |-)\]\s*)?[\s*_(\[（<{]*(?:"
-    r"tbd|tba|todo|n/?a|none|nil|\.{2,}|…+|-+|_+|—+|fill\s+(?:me\s+)?in|placeholder|to be (?:filled|defined|decided|written)|"
-    r"add (?:details|summary|test results|description|notes|content|your .{1,30}|a .{1,30}|here)|your \w+(?: here)?|see git log|"
-    r"待补充|待填写|待定|待补|暂无|无|未填写|填写.{0,10}|none\s*[-–—:]\s*task complete|nothing(?: left| to do)?|no next steps?|"
-    r"describe .{1,40}|brief .{1,20} description|what .{0,20}goes here"
+    r"tbd|tba|todo|n/?a|none|nil|\.{2,}|…+|-+|_+|—+|fill\s+(?:me\s+)?in|placeholder"
+    r"|to be (?:filled(?: in)?|defined|decided|written)"
+    r"|add (?:details|summary|test results|description|notes|content|your .{1,30}|a .{1,30}|here)|your \w+(?: here)?"
+    r"|see git log|none\s*[-–—:]\s*task complete|nothing(?: left| to do)?|no next steps?"
+    r"|describe .{1,40}|brief .{1,20} description|what .{0,20}goes here"
+    r"|待补充|待填写|待定|待补|暂无|无|未填写|填写.{0,10}"
     r")[\s*_)\]）>}.。!！]*$",
     re.IGNORECASE,
 )
@@ -75,7 +109,12 @@ _NO_REASON: Final = re.compile(
 
 
 def plain(text: str) -> str:
-    """The text without emphasis, strike-through and link targets, on one line."""
+    """The text without emphasis, strike-through and link targets, on one line; a very long one only on one line.
+
+    Unpaired marks make the search for their partner quadratic, so a text that no title can hold is left as it is.
+    """
+    if len(text) > _LONG:
+        return one_line(text)
     for _ in range(3):
         text = _EMPHASIS.sub(r"\2", text)
     return one_line(_STAR.sub(r"\1", _LINK.sub(r"\1", text)))
@@ -121,7 +160,8 @@ def split_bytes(text: str, size: int) -> list[str]:
     parts: list[str] = []
     current: list[str] = []
     used = 0
-    for line in text.split("\n"):
+    for whole in text.split("\n"):
+        line = whole
         cost = len(line.encode("utf-8")) + 1
         at_heading = line.startswith("#") and used > size // 2
         if current and (used + cost > size or at_heading):
@@ -152,7 +192,7 @@ def first_sentence(text: str, size: int = 160) -> str:
 def _sentence_end(line: str) -> int:
     """Where the first sentence of a line ends, zero where the line is one sentence."""
     for match in _SENTENCE.finditer(line):
-        if not _ABBREVIATION.search(line[: match.start()].rstrip()):
+        if not _ABBREVIATION.search(line[max(0, match.start() - 12) : match.start()].rstrip()):
             return match.start()
     return 0
 
@@ -175,6 +215,8 @@ def split_reason(text: str, *, arrows: bool = False) -> tuple[str, str]:
     An arrow leads to a reason only where the text tells of an attempt and its result.
     """
     line = plain(text)
+    if len(line) > _LONG:
+        return line, ""
     if arrows:
         line = _ARROW.sub(" — ", line, count=1)
     masked = _ENCLOSED.sub(lambda match: "\x01" * len(match[0]), line)
@@ -195,7 +237,7 @@ def split_reason(text: str, *, arrows: bool = False) -> tuple[str, str]:
 
 
 def read_date(text: str) -> Dated | None:
-    """The first date in a text: a date, or a time in UTC where the text gives one with a zone (UTC where it gives none)."""
+    """The first date in a text: a day, or a time in UTC where the text gives one; without a zone it counts as UTC."""
     for match in _DATE.finditer(text):
         try:
             day = dt.date(int(match[1]), int(match[2]), int(match[3]))

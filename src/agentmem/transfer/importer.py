@@ -1,0 +1,365 @@
+"""Import: a folder of logs becomes records, in one transaction; a second import changes what changed.
+
+A note is known again by its source: the name of the folder, path, headings, ordinal. What the import
+itself wrote carries the run label `RUN`: a record whose last change is by anybody else was worked on
+here since, and is never overwritten.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections import Counter as Tally
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Any, Final, TypeAlias
+
+import attrs
+from attrs import frozen
+
+from agentmem import limits
+from agentmem.context.escape import one_line
+from agentmem.context.left import gather
+from agentmem.context.resume import resume
+from agentmem.context.tokens import Counter
+from agentmem.records import checklists, entity_writes, note_writes, reports
+from agentmem.records.base import Binding, Unit, View
+from agentmem.records.moves import move
+from agentmem.records.note_writes import NewNote
+from agentmem.transfer.markdown import read_folder
+from agentmem.transfer.markdown.types import Plan, PlannedNote, SourceKey
+from agentmem.types import STATUSES, Origin
+
+RUN: Final = "import"
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+@frozen
+class Imported:
+    """What an import did.
+
+    Attributes:
+        files: Files that were read.
+        created: New records, by kind.
+        changed: Records that were there and changed, by kind.
+        unchanged: Records that were there and did not.
+        kept: Notes that were changed here since the last import, and so were left alone though their source changed too.
+        dropped: Notes whose source is gone; their status is `dropped` now.
+        report: One line for each thing a person should know: broken, skipped, cut, left out.
+        folder_tokens: Of all the files, by the store's counter.
+        resume_tokens: Of what `resume` gives for the project now.
+        left: Open steps, items and missing marks in the project.
+        failed: Failed attempts in the project.
+        decided: Decisions in force in the project.
+        text: All this for people; its last line is the outcome in one.
+    """
+
+    files: int
+    created: dict[str, int]
+    changed: dict[str, int]
+    unchanged: int
+    kept: tuple[int, ...]
+    dropped: tuple[int, ...]
+    report: tuple[str, ...]
+    folder_tokens: int
+    resume_tokens: int
+    left: int
+    failed: int
+    decided: int
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as JSON."""
+        return attrs.asdict(self)
+
+
+class _Import:
+    """One import at work."""
+
+    def __init__(self, unit: Unit, plan: Plan, progress: Progress | None) -> None:
+        self.unit = unit
+        self.plan = plan
+        self.progress = progress
+        self.root = plan.root.name
+        self.ids: dict[SourceKey, int] = {}
+        self.created: Tally[str] = Tally()
+        self.changed: Tally[str] = Tally()
+        self.unchanged = 0
+        self.kept: list[int] = []
+        self.dropped: list[int] = []
+        self.done = 0
+
+    def run(self) -> None:
+        known = self._known()
+        for note in self.plan.notes:
+            self._note(note, known.pop(self._source(note.source), None))
+            self._step()
+        for source, (found, *_) in known.items():
+            self._gone(source, found)
+        self._entities()
+        for summary in self.plan.summaries:
+            self._summary(self.ids.get(summary.of), summary.work, summary.result)
+            self._step()
+        for checkpoint in self.plan.checkpoints:
+            self._checkpoint(checkpoint.text, None if checkpoint.task is None else self.ids.get(checkpoint.task))
+            self._step()
+
+    def _step(self) -> None:
+        self.done += 1
+        if self.progress is not None:
+            plan = self.plan
+            total = len(plan.notes) + len(plan.entities) + len(plan.summaries) + len(plan.checkpoints)
+            self.progress(self.done, total)
+
+    def _source(self, key: SourceKey) -> str:
+        return json.dumps([self.root, key.path, list(key.headings), key.ordinal], ensure_ascii=False, separators=(",", ":"))
+
+    def _known(self) -> dict[str, tuple[int, str | None, bool]]:
+        """The notes of earlier imports of this folder, by source: id, digest, whether nobody changed them since."""
+        prefix = json.dumps(self.root, ensure_ascii=False)
+        sql = """
+        SELECT note.source, note.id, note.digest, event.run IS ?
+        FROM note JOIN event ON event.seq = note.changed
+        WHERE note.project = ? AND note.source >= ? AND note.source < ? AND note.title IS NOT NULL
+        """
+        low, high = f"[{prefix},", f"[{prefix}-"  # "-" comes after "," in every collation used here
+        rows = self.unit.rows(sql, (RUN, self.unit.known_project, low, high))
+        return {source: (found, digest, bool(untouched)) for source, found, digest, untouched in rows}
+
+    def _note(self, note: PlannedNote, known: tuple[int, str | None, bool] | None) -> None:
+        parent = None if note.parent is None else self.ids.get(note.parent)
+        if known is None:
+            self.ids[note.source] = self._create(note, parent)
+            self.created[note.kind] += 1
+            return
+        found, digest, untouched = known
+        self.ids[note.source] = found
+        if digest == note.digest:
+            self.unchanged += 1
+        elif not untouched:
+            self.kept.append(found)
+        else:
+            self._change(note, found, parent)
+            self.changed[note.kind] += 1
+
+    def _create(self, note: PlannedNote, parent: int | None) -> int:
+        new = NewNote(
+            note.kind,
+            _line(note.title),
+            body=note.body,
+            status=_status(note),
+            parent=parent,
+            tags=note.tags[: limits.TAGS_PER_NOTE],
+            why=note.why or None if note.kind == "attempt" else None,
+            basis=_basis(note),
+            dated=_microseconds(note.dated),
+            source=self._source(note.source),
+            digest=note.digest,
+        )
+        found = note_writes.add(self.unit, new, similar=False).id
+        checklists.add(self.unit, found, ((_line(item.text), item.done) for item in note.checklist))
+        self.created["item"] += len(note.checklist)
+        return found
+
+    def _change(self, note: PlannedNote, found: int, parent: int | None) -> None:
+        given: dict[str, Any] = {
+            "title": _line(note.title),
+            "body": note.body,
+            "status": _status(note),
+            "tags": note.tags[: limits.TAGS_PER_NOTE],
+            "basis": _basis(note),
+            "dated": _microseconds(note.dated),
+            "digest": note.digest,
+        }
+        if note.kind == "attempt":
+            given["why"] = note.why or None
+        note_writes.update(self.unit, found, given, None)
+        row = self.unit.row("SELECT parent FROM note WHERE id = ?", (found,))
+        if row is not None and row[0] != parent:
+            move(self.unit, found, parent, None, None, False, None)
+        self._items(note, found)
+
+    def _items(self, note: PlannedNote, found: int) -> None:
+        """Bring the checklist to what the source says; an item that somebody ticked or edited here stays."""
+        present = {item.text: item for item in checklists.of_note(self.unit, found, limit=limits.ITEMS_PER_CHECKLIST)}
+        wanted = {_line(item.text): item.done for item in note.checklist}
+        for text, item in present.items():
+            if not self._ours(item.id):
+                continue
+            if text not in wanted:
+                checklists.remove(self.unit, item.id)
+                self.changed["item"] += 1
+            elif checklists.tick(self.unit, item.id, wanted[text]):
+                self.changed["item"] += 1
+        fresh = [(text, done) for text, done in wanted.items() if text not in present]
+        checklists.add(self.unit, found, fresh)
+        self.created["item"] += len(fresh)
+
+    def _ours(self, record: int) -> bool:
+        """Whether the last change of a record was by an import."""
+        row = self.unit.row("SELECT run FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (record,))
+        return row is not None and row[0] == RUN
+
+    def _gone(self, source: str, found: int) -> None:
+        """A note whose source is no longer there: dropped, unless it was worked on here, or cannot be."""
+        row = self.unit.row("SELECT kind, status FROM note WHERE id = ?", (found,))
+        if row is None or "dropped" not in STATUSES[row[0]] or row[1] == "dropped":
+            return
+        if not self._ours(found):
+            self.kept.append(found)
+            return
+        note_writes.update(self.unit, found, {"status": "dropped"}, None)
+        self.dropped.append(found)
+
+    def _entities(self) -> None:
+        checks: dict[str, dict[str, None]] = {}
+        for planned in self.plan.entities:
+            row = entity_writes.Row(planned.key, attrs=planned.attrs, status=planned.status or entity_writes.UNSET)
+            done = entity_writes.put(self.unit, planned.type, row)
+            tally = self.created if done.changed == ("created",) else self.changed if done.changed else None
+            if tally is None:
+                self.unchanged += 1
+            else:
+                tally[planned.type] += 1
+            if planned.checks:
+                entity_writes.mark(self.unit, done.id, entity_writes.accepted(planned.checks, None))
+                checks.setdefault(planned.type, {}).update(dict.fromkeys(planned.checks))
+            self._step()
+        for type, names in checks.items():
+            self._expect(type, tuple(names))
+
+    def _expect(self, type: str, names: tuple[str, ...]) -> None:
+        """Columns of results are checks that every row is expected to have; more columns add to what was declared."""
+        row = self.unit.row(
+            "SELECT names FROM checks WHERE project = ? AND type = ? AND filter = ''", (self.unit.known_project, type)
+        )
+        declared = () if row is None else tuple(json.loads(row[0]))
+        entity_writes.declare(self.unit, type, tuple(dict.fromkeys((*declared, *names))), "")
+
+    def _summary(self, note: int | None, work: str, result: str) -> None:
+        if note is None:
+            return
+        there = reports.summary_of(self.unit, note)
+        if there is not None and not self._ours(there.id):
+            self.kept.append(note)
+            return
+        row = self.unit.row("SELECT project FROM note WHERE id = ?", (note,))
+        wanted = {"work": work, "result": result, "confidence": None, "basis": None}
+        if row is not None and (there is None or (there.work or "", there.result or "") != (work, result)):
+            reports.write_summary(self.unit, note, row[0], wanted, (), ())
+            (self.created if there is None else self.changed)["summary"] += 1
+
+    def _checkpoint(self, text: str, task: int | None) -> None:
+        sql = "SELECT 1 FROM checkpoint WHERE project = ? AND task IS ? AND text = ? LIMIT 1"
+        if self.unit.row(sql, (self.unit.known_project, task, text)) is None:
+            reports.checkpoint(self.unit, text, task)
+            self.created["checkpoint"] += 1
+
+
+class _DryRun(Exception):
+    """Rolls a dry run back."""
+
+
+def run(
+    binding: Binding,
+    path: str | PathLike[str],
+    *,
+    origin: Origin,
+    entities: Sequence[str],
+    dry_run: bool,
+    budget: int,
+    counter: Counter,
+    progress: Progress | None,
+) -> Imported:
+    """Read a file or folder and write what it holds, in one transaction, all or nothing.
+
+    Args:
+        binding: Where to write.
+        path: What to read.
+        origin: `agent` for one's own logs, `import` for others'.
+        entities: Types of things whose tables and lists become entities.
+        dry_run: Take everything back at the end.
+        budget: Of the resume that is measured, in tokens.
+        counter: Tokens of a text.
+        progress: Called with records done and records in all.
+    """
+    plan = read_folder(path, entities=entities)
+    folder_tokens = sum(counter(text) for text in plan.raw_texts())
+    found: Imported | None = None
+    try:
+        with binding.ledger.transaction() as tx:
+            work = _Import(Unit(binding.acting(run=RUN, origin=origin), tx), plan, progress)
+            work.run()
+            found = _outcome(binding, work, folder_tokens, budget, counter, dry_run=dry_run)
+            if dry_run:
+                raise _DryRun
+    except _DryRun:
+        pass
+    assert found is not None  # the block ends with an outcome or an error
+    return found
+
+
+def _outcome(
+    binding: Binding, work: _Import, folder_tokens: int, budget: int, counter: Counter, *, dry_run: bool
+) -> Imported:
+    with binding.reading() as view:
+        resumed = resume(view, None, after=None, budget=budget, counter=counter)
+        gathered = gather(view, None)
+        counts = (
+            gathered.steps_total + gathered.items_total + sum(check.left for check in gathered.expected),
+            _count(view, "kind = 'attempt' AND status = 'failed'"),
+            _count(view, "kind = 'decision' AND status = 'active'"),
+        )
+    plan = work.plan
+    report = tuple(str(line) for line in plan.report)
+    lines = [*report]
+    for verb, tally in (("new", work.created), ("changed", work.changed)):
+        if parts := [f"{number} {kind}" for kind, number in sorted(tally.items()) if number]:
+            lines.append(f"{verb}: {', '.join(parts)}")
+    if work.unchanged:
+        lines.append(f"unchanged: {work.unchanged}")
+    if work.kept:
+        lines.append("changed here since, left alone: " + ", ".join(f"#{found}" for found in work.kept))
+    if work.dropped:
+        lines.append("source gone, dropped: " + ", ".join(f"#{found}" for found in work.dropped))
+    would = "dry run, nothing written: " if dry_run else ""
+    lines.append(
+        f"{would}{folder_tokens:,} tokens in {len(plan.files)} files -> {resumed.tokens:,} tokens of resume;"
+        f" {counts[0]} left, {counts[1]} failed, {counts[2]} decided"
+    )
+    return Imported(
+        len(plan.files), dict(work.created), dict(work.changed), work.unchanged, tuple(work.kept),
+        tuple(work.dropped), report, folder_tokens, resumed.tokens, *counts, "\n".join(lines),
+    )  # fmt: skip
+
+
+def _count(view: View, condition: str) -> int:
+    row = view.row(f"SELECT count(*) FROM note WHERE project = ? AND {condition}", (view.project,))
+    return row[0] if row else 0
+
+
+def _status(note: PlannedNote) -> Any:
+    return note.status if note.status in STATUSES[note.kind] else STATUSES[note.kind][0]
+
+
+def _basis(note: PlannedNote) -> str | None:
+    """Why a thing was decided stands in its basis, one line; the body has all of it."""
+    if note.kind == "attempt" or not note.why:
+        return None
+    return _line(note.why)[: limits.BASIS_CHARS]
+
+
+def _line(text: str) -> str:
+    """Text of a file as one line that a title may be: control and bidirectional characters are spelled out."""
+    return one_line(text)
+
+
+def _microseconds(dated: dt.date | dt.datetime | None) -> int | None:
+    if dated is None:
+        return None
+    if not isinstance(dated, dt.datetime):
+        dated = dt.datetime(dated.year, dated.month, dated.day, tzinfo=dt.UTC)
+    elif dated.tzinfo is None:
+        dated = dated.replace(tzinfo=dt.UTC)
+    return int(dated.timestamp() * 1_000_000)
+
