@@ -11,9 +11,9 @@ import sqlcipher3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.engine.connection import APPLICATION_ID, first_page, page_authentic, raw_key_of
 from agentmem.engine.database import Database, Migration
 from agentmem.engine.keys import RawKey
+from agentmem.engine.pages import APPLICATION_ID, first_page, page_authentic, raw_key_of
 from agentmem.errors import Conflict, InvalidInput, StoreExists, StoreMissing, WrongKey
 
 KEY = bytes(range(32))

@@ -13,9 +13,9 @@ import apsw
 import pytest
 
 from agentmem.engine import connection as connection_module
-from agentmem.engine.connection import APPLICATION_ID
 from agentmem.engine.database import Database, Migration, SqlFunction
 from agentmem.engine.keys import KeySource, stretch
+from agentmem.engine.pages import APPLICATION_ID, FirstPage, first_page_state
 from agentmem.errors import (
     CipherMissing,
     Closed,
@@ -298,13 +298,18 @@ def test_a_wrong_key_is_wrong_key_and_changes_nothing(
 
 
 def test_a_damaged_first_page_looks_like_a_wrong_key(path: Path) -> None:
-    """TRAPS 2: one flipped bit in page 1 is WrongKey, and the message names both causes."""
+    """TRAPS 2: one flipped bit in page 1 is WrongKey, naming both causes; page 2 tells them apart."""
     opened(path).close()
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(bytes(data))
     with pytest.raises(WrongKey, match="or damaged first page"):
         opened(path)
+    assert first_page_state(path, KEY) is FirstPage.DAMAGED
+    assert first_page_state(path, bytes(32)) is FirstPage.WRONG_KEY
+    data[100] ^= 1
+    path.write_bytes(bytes(data))
+    assert first_page_state(path, KEY) is FirstPage.SOUND
 
 
 def test_an_existing_file_without_a_key_is_key_missing(path: Path, tmp_path: Path) -> None:

@@ -113,8 +113,10 @@ class Gathered:
     closed: tuple[tuple[int, str, str, int], ...]
 
 
-def gather(view: View, task: int | None, *, type: str | None = None, listed: int = _LISTED) -> Gathered:
-    """Read what is left of a task, or of the project."""
+def gather(
+    view: View, task: int | None, *, type: str | None = None, listed: int = _LISTED, goals: bool = True
+) -> Gathered:
+    """Read what is left of a task, or of the project; without its goals where these are told elsewhere."""
     root = beneath = None
     if task is not None:
         row = view.row("SELECT root FROM note WHERE id = ?", (task,))
@@ -125,9 +127,14 @@ def gather(view: View, task: int | None, *, type: str | None = None, listed: int
     total = len(everything)
     if task is None and total >= work.BOUND:
         total = sum(tasks for tasks, _ in work.count_open(view).values())
+    if not goals:
+        total -= work.count_goals(view)
+        everything = [one for one in everything if one.kind != "goal"]
     blocked = work.blockers(view, [one.id for one in everything])
     steps = work.next_first(everything, blocked)[:listed]
-    items, items_total = work.open_items(view, root=root, beneath=beneath, limit=listed)
+    items = work.items_of(view, [step.id for step in steps if step.open_items], listed)
+    further, items_total = work.open_items(view, root=root, beneath=beneath, limit=listed)
+    items = list(dict.fromkeys([*items, *further]))[:listed]
     return Gathered(
         tuple(steps),
         total,
@@ -240,6 +247,39 @@ def sections(found: Gathered, task: int | None, *, share: float = 1.0) -> list[S
         Section("entities", "entities:", 0.2 * share, lacking, more=more),
         Section("closed", "not counted:", 0.05 * share, closed, more=more),
     ]
+
+
+def work_lines(found: Gathered) -> tuple[list[Line], int]:
+    """One list for a section of `resume`: coverage, then each step, the next first, with its items right beneath it.
+
+    Returns:
+        The lines, and how many there would be of all steps and items.
+    """
+    counts = [count_line(check, scope.task) for scope in found.scopes for check in scope.checks]
+    if not counts:
+        counts = [count_line(check, None) for check in found.expected]
+    listed = {step.id for step in found.steps}
+    of_step: dict[int, list[Line]] = {}
+    others = []
+    for note, number, text, origin in found.items:
+        line = Line(f"{note}.{number} {lines.inline(text, origin)}", ref=f"get({note}.{number})")
+        of_step.setdefault(note, []).append(line) if note in listed else others.append(line)
+    # A goal or step that only holds others is told by them; what can be done comes first.
+    holding = {step.parent for step in found.steps} - of_step.keys()
+    steps = [step for step in found.steps if step.id not in holding] + [step for step in found.steps if step.id in holding]
+    work: list[Line] = []
+    for step in steps:
+        work.append(step_line(step, found.blocked.get(step.id, ())))
+        work += of_step.get(step.id, ())
+    lacking = [
+        Line(f"{one.type}:{lines.inline(one.key, one.origin)} lacks {', '.join(one.checks)}")
+        for scope in found.scopes
+        for one in scope.missing
+    ]
+    closed = sum(number for _, _, _, number in found.closed)
+    last = [Line(f"closed with {lines.counted(closed, 'unticked item')}, not counted as left")] if closed else []
+    total = len(counts) + found.steps_total + found.items_total + len(lacking) + len(last)
+    return counts + work + others + lacking + last, total
 
 
 def count_line(check: CheckLeft, task: int | None) -> Line:

@@ -102,33 +102,22 @@ def _project_head(view: View, seq: int) -> list[Line]:
 
 def _project_sections(view: View) -> list[Section]:
     counted = count_open(view)
-    goals, goals_total = _goals(view, counted)
-    found = lefts.gather(view, None, listed=_LISTED)
-    steps = [lefts.step_line(step, found.blocked.get(step.id, ())) for step in found.steps if step.kind == "step"]
-    items = [
-        Line(f"{note}.{number} {lines.inline(text, origin)}", ref=f"get({note}.{number})")
-        for note, number, text, origin in found.items
-    ]
-    checks = [check for scope in found.scopes for check in scope.checks] or list(found.expected)
-    coverage = [lefts.count_line(check, None) for check in checks]
-    closed = sum(number for _, _, _, number in found.closed)
-    if closed:
-        coverage.append(Line(f"closed with {closed} unticked items (not counted as left)"))
-    open_steps = found.steps_total - goals_total
-    where = _where(view)
+    where, told = _where(view)
+    goals, goals_total = _goals(view, counted, told)
+    found = lefts.gather(view, None, listed=_LISTED, goals=False)
+    left, left_total = lefts.work_lines(found)
     questions = _top(view, "question", "open")
     return [
         Section("where", "where it stands:", 0.2, where, more="log.read(newest_first=True)"),
-        Section("goals", "goals:", 0.12, goals, goals_total, "notes.list(kind='goal')"),
-        Section("left", "left, the next first:", 0.13, coverage + steps + items,
-                len(coverage) + max(open_steps, len(steps)) + found.items_total, "left()"),
+        Section("goals", "goals:", 0.1, goals, goals_total, "notes.list(kind='goal')"),
+        Section("left", "left, the next first:", 0.17, left, left_total, "left()"),
         Section("failed", "failed, do not repeat:", 0.15, task_sections.failed_of_project(view),
                 task_sections.count(view, "project = ? AND kind = 'attempt' AND status = 'failed'", (view.project,)),
                 "recall(…, kind='attempt')"),
         Section("questions", "open questions:", 0.07, questions,
                 task_sections.count(view, "project = ? AND kind = 'question' AND status = 'open'", (view.project,)),
                 "notes.list(kind='question', status='open')"),
-        Section("decisions", "decisions in force:", 0.13, _in_force(view, "decision"), more="notes.list(kind='decision')"),
+        Section("decisions", "decisions in force:", 0.11, _in_force(view, "decision"), more="notes.list(kind='decision')"),
         Section("lessons", "lessons:", 0.07, _in_force(view, "lesson"), more="notes.list(kind='lesson')"),
         Section("results", "results:", 0.08, _results(view), more="task_summary(…)"),
         Section("facts", "facts:", 0.05, task_sections.facts(view, "project = ? AND kind = 'fact' AND status = 'active'",
@@ -136,8 +125,8 @@ def _project_sections(view: View) -> list[Section]:
     ]  # fmt: skip
 
 
-def _goals(view: View, counted: dict[int, tuple[int, int]]) -> tuple[list[Line], int]:
-    """Unfinished goals, those worked on last first, each with what is left of it and its checkpoint."""
+def _goals(view: View, counted: dict[int, tuple[int, int]], told: int | None) -> tuple[list[Line], int]:
+    """Unfinished goals, those worked on last first, each with what is left of it and its checkpoint if it was not told."""
     sql = """
     SELECT id, kind, title, status, origin, tags, parent, open_items FROM note
     WHERE project = ? AND kind = 'goal' AND status IN (?, ?) AND title IS NOT NULL
@@ -155,7 +144,8 @@ def _goals(view: View, counted: dict[int, tuple[int, int]]) -> tuple[list[Line],
         remains = [lines.counted(tasks - 1, "step")] if tasks > 1 else []
         remains += [lines.counted(items, "item")] if items else []
         after = f"[left: {', '.join(remains)}]" if remains else "[nothing noted as left]"
-        if (checkpoint := reports.latest_checkpoint(view, goal)) is not None:
+        checkpoint = reports.latest_checkpoint(view, goal)
+        if checkpoint is not None and checkpoint.id != told:
             after += f" checkpoint {lines.day(checkpoint.at)}: {lines.inline(checkpoint.text, checkpoint.origin)}"
         mark = "[active]" if task.status == "active" else ""
         found.append(lines.record(goal, task.title, origin=task.origin, before=mark, after=after, limit=90))
@@ -172,9 +162,9 @@ def _recent_roots(view: View) -> list[int]:
     return list(dict.fromkeys(root for (root,) in view.rows(sql, (view.project,))))
 
 
-def _where(view: View) -> list[Line]:
-    """The project's checkpoint, the latest of its tasks, what is in flight."""
-    found = []
+def _where(view: View) -> tuple[list[Line], int | None]:
+    """The project's checkpoint, the latest of its tasks and that one's id, what is in flight."""
+    found, told = [], None
     own = reports.latest_checkpoint(view, None)
     if own is not None:
         found.append(task_sections.checkpoint_line(own))
@@ -187,11 +177,12 @@ def _where(view: View) -> list[Line]:
         checkpoint = Checkpoint(*latest)
         if own is None or checkpoint.id > own.id:
             found.append(task_sections.checkpoint_line(checkpoint))
+            told = checkpoint.id
     found += task_sections.in_flight(view, "note.project = ?", (view.project,))
     run = view.binding.actor.run
     if run is not None:
         found += [task_sections.claim_line(claim) for claim in claims.live(view, run=run)]
-    return found
+    return found, told
 
 
 def _top(view: View, kind: str, status: str) -> list[Line]:

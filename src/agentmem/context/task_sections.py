@@ -50,12 +50,7 @@ def sections(view: View, task: int) -> list[Section]:
     root, project, entity = row
     chain = tree.ancestors(view, task)
     gathered = lefts.gather(view, task, listed=_LISTED)
-    left = [line for section in lefts.sections(gathered, task) if section.name != "closed" for line in section.lines]
-    left_total = sum(section.count for section in lefts.sections(gathered, task) if section.name != "closed")
-    closed = sum(number for _, _, _, number in gathered.closed)
-    if closed:
-        left.append(Line(f"closed with {closed} unticked items (not counted as left)"))
-        left_total += 1
+    left, left_total = lefts.work_lines(gathered)
     failed, failed_total = _failed(view, task, root, entity, chain)
     questions = _questions(view, task, root)
     blocked = _blocked(view, gathered, task)

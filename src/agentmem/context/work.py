@@ -102,6 +102,27 @@ def open_items(
     return view.rows(sql, values), (total[0] if total else 0)
 
 
+def items_of(view: View, notes: Sequence[int], limit: int) -> list[tuple[int, int, str, str]]:
+    """The unticked items of these notes, in the order of the notes: note, number, text, origin."""
+    sql = """
+    SELECT note, number, text, origin FROM item
+    WHERE note = ? AND done = 0 AND removed = 0 ORDER BY position, id LIMIT ?
+    """
+    found: list[tuple[int, int, str, str]] = []
+    for note in notes:
+        if len(found) >= limit:
+            break
+        found += view.rows(sql, (note, limit - len(found)))
+    return found
+
+
+def count_goals(view: View) -> int:
+    """How many unfinished goals the project has."""
+    sql = "SELECT count(*) FROM note WHERE project = ? AND kind = 'goal' AND status IN ('open', 'active') AND title IS NOT NULL"
+    row = view.row(sql, (view.project,))
+    return row[0] if row else 0
+
+
 def closed_unticked(
     view: View, *, root: int | None = None, beneath: int | None = None
 ) -> list[tuple[int, str, str, int]]:

@@ -13,20 +13,12 @@ from typing import Literal
 import apsw
 import attrs
 
-from agentmem.engine.connection import (
-    Opening,
-    SqlFunction,
-    cipher_check,
-    connect,
-    encrypted_check,
-    first_page,
-    plain_check,
-    raw_key_of,
-    translated,
-)
+from agentmem.engine.connection import Opening, SqlFunction, cipher_check, connect
+from agentmem.engine.faults import rethrow, translated
 from agentmem.engine.files import file_system_check, size_of
 from agentmem.engine.forks import GATE, spoilt_error
 from agentmem.engine.keys import SALT_BYTES, Key, KeySource, ResolvedKey, resolve_key, stretch
+from agentmem.engine.pages import encrypted_check, first_page, plain_check, raw_key_of
 from agentmem.engine.pool import Pool, closed
 from agentmem.engine.schema import Migration, create_file, migrate, schema_check
 from agentmem.engine.snapshot import backup_to, second_opinion
@@ -192,7 +184,7 @@ class Database:
         try:
             return self._ready().data_version()
         except apsw.Error as error:
-            raise translated(error, self.path) or error from error
+            rethrow(error, self.path)
 
     def wal_bytes(self) -> int:
         """The size of the write-ahead log, by `stat`."""
@@ -216,7 +208,7 @@ class Database:
         try:
             return pool.checkpoint(wait)
         except apsw.Error as error:
-            raise translated(error, self.path) or error from error
+            rethrow(error, self.path)
         finally:
             pool.lock.release()
 

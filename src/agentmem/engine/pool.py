@@ -12,8 +12,10 @@ from typing import Final, TypeVar
 import apsw
 import attrs
 
-from agentmem.engine.connection import Opening, Role, connect, newer_file, number_of, raw_key_of, translated
+from agentmem.engine.connection import Opening, Role, connect, number_of
+from agentmem.engine.faults import newer_file, rethrow
 from agentmem.engine.forks import GATE
+from agentmem.engine.pages import raw_key_of
 from agentmem.engine.schema import user_version
 from agentmem.errors import Busy, Closed, Conflict, KeyChanged, KeyMissing, WrongKey
 
@@ -267,7 +269,7 @@ class Pool:
             return
         path = used.path
         if self._key_again is None:
-            raise translated(cause, path) or cause
+            rethrow(cause, path)
         try:
             fresh = attrs.evolve(used, key=raw_key_of(path, self._key_again()))
             close_quietly(connect(fresh, "watcher"))
@@ -278,7 +280,7 @@ class Pool:
                 next="Open it again with the new key.",
             ) from cause
         if fresh.key == used.key:
-            raise translated(cause, path) or cause
+            rethrow(cause, path)
         self._connections_renew(fresh)
 
     def _connections_renew(self, fresh: Opening) -> None:

@@ -9,19 +9,10 @@ from pathlib import Path
 import apsw
 from attrs import frozen
 
-from agentmem.engine.connection import (
-    APPLICATION_ID,
-    PAGE_BYTES,
-    PLAIN_HEADER,
-    Opening,
-    cipher_set,
-    connection_bare,
-    newer_file,
-    number_of,
-    pragmas_set,
-    translated,
-)
+from agentmem.engine.connection import Opening, cipher_set, connection_bare, number_of, pragmas_set
+from agentmem.engine.faults import newer_file, rethrow
 from agentmem.engine.files import file_fsync, io_failed, publish, temporary_beside
+from agentmem.engine.pages import APPLICATION_ID, PAGE_BYTES, PLAIN_HEADER
 from agentmem.errors import AgentMemError, Corrupt, InvalidInput, ReadOnly, StoreMissing
 
 __all__ = ["Migration", "create_file", "migrate", "remove_set", "schema_check", "user_version"]
@@ -109,7 +100,7 @@ def _fill(
             on_create(connection)
         connection.execute("COMMIT")
     except (apsw.IOError, apsw.FullError, apsw.CantOpenError) as error:
-        raise translated(error, opening.path) or error from None
+        rethrow(error, opening.path)
     finally:
         connection.close()
 

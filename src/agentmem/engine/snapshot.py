@@ -8,7 +8,8 @@ from typing import Any
 
 import apsw
 
-from agentmem.engine.connection import cipher_set, connection_bare, translated
+from agentmem.engine.connection import cipher_set, connection_bare
+from agentmem.engine.faults import rethrow
 from agentmem.engine.files import file_fsync, io_failed, publish, temporary_beside
 from agentmem.engine.keys import SALT_BYTES, RawKey, stretch
 from agentmem.engine.pool import Pool
@@ -65,7 +66,7 @@ def _copy(pool: Pool, temporary: Path, raw: RawKey | None) -> RawKey | None:
         finally:
             target.close()
     except apsw.Error as error:
-        raise translated(error, pool.opening.path) or error from None
+        rethrow(error, pool.opening.path)
     except OSError as error:
         raise io_failed(f"No copy can be made in {temporary.parent}", error) from error
     finally:

@@ -11,7 +11,7 @@ from typing import Final
 
 import apsw
 
-from agentmem.engine.connection import translated
+from agentmem.engine.faults import rethrow, translated
 from agentmem.engine.pool import Pool, Reader
 from agentmem.errors import IoFailed, ReadOnly, StorageWarning
 
@@ -63,7 +63,7 @@ class WriteBlock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         pool = self._pool
-        if pool.owner != get_ident() or pool.writer is not self._connection:
+        if pool.owner != get_ident():
             # A child forked inside the block: the transaction is the parent's, and here there is nothing to end.
             return
         if self._nested:
@@ -117,7 +117,10 @@ def _commit(pool: Pool, connection: apsw.Connection) -> None:
     except BaseException as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        raise translated(error, pool.opening.path) or error from error
+        typed = translated(error, pool.opening.path)
+        if typed is None:
+            raise
+        raise typed from error
     finally:
         pool.committing = False
 
@@ -143,7 +146,7 @@ class ReadBlock:
             try:
                 connection = local.connection = pool.read_begin()
             except apsw.Error as error:
-                raise translated(error, pool.opening.path) or error from error
+                rethrow(error, pool.opening.path)
             local.began = monotonic()
         local.depth += 1
         self._local = local

@@ -226,7 +226,7 @@ def _position(unit: Unit, others: list[Row], index: int, project: int) -> float:
     start = others[0][1] - 2.0 * len(others)
     for order, (sibling, _) in enumerate(others):
         unit.append("item.changed", {"set": {"position": start + 2.0 * order}}, record=sibling, project=project)
-    return start + 2.0 * index - 1.0
+    return float(start + 2.0 * index - 1.0)
 
 
 def _of_note(unit: Unit, note: Ref, given: int | Ref) -> int:

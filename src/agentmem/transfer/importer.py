@@ -28,7 +28,7 @@ from agentmem.records.moves import move
 from agentmem.records.note_writes import NewNote
 from agentmem.transfer.markdown import read_folder
 from agentmem.transfer.markdown.types import Plan, PlannedNote, SourceKey
-from agentmem.types import STATUSES, Origin
+from agentmem.types import STATUSES, UNSET, Origin
 
 RUN: Final = "import"
 Progress: TypeAlias = Callable[[int, int], None]
@@ -214,7 +214,7 @@ class _Import:
     def _entities(self) -> None:
         checks: dict[str, dict[str, None]] = {}
         for planned in self.plan.entities:
-            row = entity_writes.Row(planned.key, attrs=planned.attrs, status=planned.status or entity_writes.UNSET)
+            row = entity_writes.Row(planned.key, attrs=planned.attrs, status=planned.status or UNSET)
             done = entity_writes.put(self.unit, planned.type, row)
             tally = self.created if done.changed == ("created",) else self.changed if done.changed else None
             if tally is None:

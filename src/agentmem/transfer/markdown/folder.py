@@ -169,7 +169,7 @@ class Folder:
             return True
         outline = Outline(parsed.source, parsed.lines, Drafts(), self.entities)
         probe = Place(work=None, text=None, in_task=True)
-        return any(outline.has_work(section, probe) for section in parsed.root.walk())
+        return any(outline.is_step(section, probe) for section in parsed.root.walk())
 
     def _plans(self, found: list[_Parsed], goals: dict[str, list[Draft]]) -> None:
         """The plans of one folder, the general ones first: they are one goal together."""

@@ -25,17 +25,20 @@ __all__ = ["Outline", "Place", "title_and_sections"]
 
 _FACT_CHARS: Final = 6000
 _STEP_LIKE: Final = re.compile(
-    r"^\s*(?:(?:phase|step|stage|milestone|part|task|sprint|week|day|iteration|fix|batch|wave|slice|pr)\s*[#-]?\s*[\dA-Z]{1,3}\b|"
-    r"\d{1,2}(?:\.\d{1,2})*[.)、:]?\s+\S|[A-Z]?\d{1,2}[.:)]\s|第\s*[\d一二三四五六七八九十]+\s*(?:步|阶段|部分|期)|"
-    r"(?:阶段|步骤|任务|里程碑)\s*[\d一二三四五六七八九十]+)",
+    r"^\s*(?:"
+    r"(?:phase|step|stage|milestone|part|task|sprint|week|day|iteration|fix|batch|wave|slice|pr)"
+    r"(?:\s*[#-]?\s*\d{1,3}|\s+(?-i:[A-Z]))\b"
+    r"|\d{1,2}(?:\.\d{1,2})*[.)、:]?\s+\S|[A-Z]?\d{1,2}[.:)]\s"
+    r"|第\s*[\d一二三四五六七八九十]+\s*(?:步|阶段|部分|期)|(?:阶段|步骤|任务|里程碑)\s*[\d一二三四五六七八九十]+)",
     re.IGNORECASE,
 )
 _NO_STEP: Final = re.compile(
-    r"^(?:why|how|what|when|who|overview|background|context|notes?|summary|tl;?dr|risks?|rollback|references?|links?|resources|validation|"
-    r"verification|dependenc|constraint|assumption|requirement|acceptance|definition|architecture|design|technical|problem|"
-    r"motivation|scope|introduction|about|success|metrics?|appendix|glossary|timeline|budget|stack|tech|findings?|research|usage|"
-    r"files?|changes|status|current|history|log|errors?|issues?|"
-    r"背景|概述|概要|说明|风险|回滚|参考|链接|架构|问题|原因|动机|约束|依赖|方案|设计|技术|需求|验收|范围|假设|附录|简介|现状|变更|改动|结论|成功)",
+    r"^(?:why|how|what|when|who|overview|background|context|notes?|summary|tl;?dr|risks?|rollback|references?|links?"
+    r"|resources|validation|verification|dependenc|constraint|assumption|requirement|acceptance|definition"
+    r"|architecture|design|technical|problem|motivation|scope|introduction|about|success|metrics?|appendix|glossary"
+    r"|timeline|budget|stack|tech|findings?|research|usage|files?|changes|status|current|history|log|errors?|issues?"
+    r"|背景|概述|概要|说明|风险|回滚|参考|链接|架构|问题|原因|动机|约束|依赖|方案|设计|技术|需求|验收|范围|假设|附录|简介|现状"
+    r"|变更|改动|结论|成功)",
     re.IGNORECASE,
 )
 _TODO_HEADING: Final = re.compile(
@@ -145,9 +148,7 @@ class Outline:
 
     def sections(self, sections: tuple[Section, ...], headings: tuple[str, ...], place: Place) -> None:
         """The notes of the sections of a file."""
-        steps = place.plan and not any(
-            self._is_step(inner, place, steps=False) for top in sections for inner in top.walk()
-        )
+        steps = place.plan and not any(self.is_step(inner, place) for top in sections for inner in top.walk())
         for section in sections:
             self.section(section, headings, place, steps=steps)
 
@@ -158,7 +159,7 @@ class Outline:
         undecided = heading.role in ("decision", "lesson") and section.boxes > 0
         if is_record_role(heading.role) and not undecided and self.worth(section):
             RecordMaker(self, place).section(section, heading, path)
-        elif self._is_step(section, place, steps=steps):
+        elif self.is_step(section, place, steps=steps):
             self._step(section, path, place, steps=steps)
         elif not self.worth(section):
             return
@@ -197,7 +198,7 @@ class Outline:
         long = section.end - section.start > 1 and len(self.text(section.body, section.end)) > _FACT_CHARS
         for child in section.sections:
             role = read_heading(split_marker(child.title)[0]).role
-            if is_record_role(role) or self._is_step(child, place, steps=False) or (long and self.worth(child)):
+            if is_record_role(role) or self.is_step(child, place) or (long and self.worth(child)):
                 self.section(child, path, place)
             else:
                 self.inner(child, (*path, split_marker(child.title)[0]), place)
@@ -236,7 +237,7 @@ class Outline:
                 return True
         return False
 
-    def _is_step(self, section: Section, place: Place, *, steps: bool) -> bool:
+    def is_step(self, section: Section, place: Place, *, steps: bool = False) -> bool:
         """Whether a section is work of its own: by its boxes, its table of tasks, or in a plan by its heading."""
         role = read_heading(split_marker(section.title)[0]).role
         if is_record_role(role) and not (role in ("decision", "lesson") and section.boxes):
@@ -250,7 +251,7 @@ class Outline:
         heading = read_heading(title)
         if heading.role is not None or _NO_STEP.match(clean_heading(title)):
             return False
-        return steps or any(self._is_step(child, place, steps=False) for child in section.sections)
+        return steps or any(self.is_step(child, place) for child in section.sections)
 
     def has_work(self, section: Section, place: Place) -> bool:
         """Whether the own blocks of a section hold boxes, a table of tasks, or in a plan a list of things to do."""
@@ -262,7 +263,9 @@ class Outline:
             return True
         if not place.plan:
             return False
-        return any(block.kind == "list" and (is_marked(block) or _is_todo(section)) for block in section.blocks)
+        todo = _is_todo(section)
+        lists = [block for block in section.blocks if block.kind == "list"]
+        return any(is_marked(block) or (todo and any(flatten_plain(block, lambda item: False))) for block in lists)
 
     def worth_heading(self, section: Section) -> bool:
         """Whether a heading names anything."""
@@ -279,7 +282,7 @@ class Outline:
         for child in section.sections:
             child_path = (*path, split_marker(child.title)[0])
             role = read_heading(split_marker(child.title)[0]).role
-            if is_record_role(role) or self._is_step(child, beneath, steps=steps and False):
+            if is_record_role(role) or self.is_step(child, beneath):
                 self.section(child, path, beneath)
             else:
                 self.inner(child, child_path, beneath)

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from agentmem import limits
+
 from .files import Source
 from .status import Status, status_of_cell
 from .types import Dated, ReportLine
@@ -15,6 +17,8 @@ from .words import is_placeholder, one_line, read_date
 
 __all__ = ["Entries", "Task", "is_task_file", "priority_of", "read_entries", "read_task"]
 
+_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_NOT_TEXT_ESCAPE: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u(?:0000|[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!x)[dD][c-fC-F][0-9a-fA-F]{2})")
 _DONE_KEYS: Final = ("completedAt", "completed_at", "completed", "closedAt", "closed_at", "finished_at")
 _MADE_KEYS: Final = ("createdAt", "created_at", "created", "date", "startedAt", "started_at")
 _READ_KEYS: Final = frozenset({"title", "description"})
@@ -111,12 +115,24 @@ def read_task(source: Source) -> tuple[Task, tuple[ReportLine, ...]]:
 
 
 def _load(text: str) -> tuple[Any, str]:
+    """The value of a JSON text and an empty string, or None and what is wrong with it."""
+    if _depth(text) > limits.JSON_DEPTH:
+        return None, f"nested deeper than {limits.JSON_DEPTH}"
     try:
-        return json.loads(text), ""
+        return json.loads(_NOT_TEXT_ESCAPE.sub(r"\1\\ufffd", text)), ""
     except json.JSONDecodeError as error:
         return None, f"line {error.lineno}: {error.msg}"
     except (RecursionError, ValueError) as error:
         return None, type(error).__name__
+
+
+def _depth(text: str) -> int:
+    """How deep brackets nest outside strings."""
+    depth = deepest = 0
+    for match in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match[0], 0)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _task(source: Source, values: dict[str, Any], *, text: str) -> Task:

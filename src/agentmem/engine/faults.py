@@ -1,0 +1,111 @@
+"""What SQLite, the cipher and the file itself say, in errors of ours."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, NoReturn
+
+import apsw
+
+from agentmem.engine.files import lock_holders
+from agentmem.errors import (
+    AgentMemError,
+    Busy,
+    Corrupt,
+    DiskFull,
+    IoFailed,
+    NewerFile,
+    NotAStore,
+    ReadOnly,
+    WrongKey,
+)
+
+__all__ = ["busy", "newer_file", "not_ours", "rethrow", "translated", "write_lock_holders", "wrong_key"]
+
+_WRITE_LOCK_BYTE: Final = 120  # WAL_WRITE_LOCK in the -shm file (https://www.sqlite.org/walformat.html)
+
+
+def translated(error: BaseException, path: Path) -> AgentMemError | None:
+    """An error of SQLite about the file in our own terms; None for what is about a statement or its values."""
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return busy(path)
+        case apsw.NotADBError() | apsw.CorruptError():
+            return Corrupt(
+                f"{path} is damaged",
+                why=_text(error),
+                next="Run agentmem verify to see how far, and restore a backup to another path.",
+            )
+        case apsw.ReadOnlyError():
+            return ReadOnly(f"{path} cannot be written to", why=_text(error), next="Open it without read_only.")
+        case apsw.FullError():
+            return DiskFull(
+                f"No space is left for a write to {path}", next="Make room on the disk; what was acknowledged is safe."
+            )
+        case apsw.IOError() | apsw.CantOpenError():
+            return IoFailed(f"The system could not read, write or open a file of {path}", why=_text(error))
+        case _:
+            return None
+
+
+def _text(error: BaseException) -> str:
+    code = getattr(error, "extendedresult", None)
+    name = apsw.mapping_extended_result_codes.get(code) if isinstance(code, int) else None
+    return f"SQLite says: {error}" + (f" ({name})" if isinstance(name, str) else "")
+
+
+def busy(path: Path) -> Busy:
+    """The error for a write lock that did not come free in time, with who holds it where the system tells."""
+    holders = write_lock_holders(path)
+    named = " and ".join(str(pid) for pid in holders)
+    who = "this process, through another opening of it" if os.getpid() in holders else "another process"
+    return Busy(
+        f"{path} is being written to by {who}" + (f" (pid {named})" if named else ""),
+        why="It held the write lock for longer than the busy timeout",
+        next="Try again, or open with a longer busy_timeout.",
+    )
+
+
+def write_lock_holders(path: Path) -> tuple[int, ...]:
+    """The pids that hold the write lock of the file. Empty where the system does not tell (all but Linux)."""
+    try:
+        inode = path.with_name(path.name + "-shm").stat().st_ino
+        locks = Path("/proc/locks").read_text(encoding="ascii")
+    except OSError:
+        return ()
+    return lock_holders(locks, inode=inode, offset=_WRITE_LOCK_BYTE)
+
+
+def rethrow(error: BaseException, path: Path) -> NoReturn:
+    """Raise an error as ours where it is about the file, else as it is."""
+    typed = translated(error, path)
+    if typed is None:
+        raise error
+    raise typed from error
+
+
+def wrong_key(path: Path) -> WrongKey:
+    """The error for a first page that does not decrypt."""
+    return WrongKey(
+        f"{path} could not be opened: wrong key or damaged first page",
+        next="Check where the key comes from with agentmem key where; agentmem doctor tells the two causes apart.",
+    )
+
+
+def not_ours(path: Path) -> NotAStore:
+    """The error for a database whose `application_id` is not ours."""
+    return NotAStore(
+        f"{path} is a database of another program",
+        why="It does not carry agentmem's application_id",
+        next="Choose another path; the file was left as it is.",
+    )
+
+
+def newer_file(path: Path, found: int, known: int) -> NewerFile:
+    """The error for a file with more migrations than this program knows."""
+    return NewerFile(
+        f"{path} was written by a later version of agentmem",
+        why=f"Its schema has number {found}, this version knows {known}; nothing was written",
+        next="Upgrade agentmem, or open another file.",
+    )
