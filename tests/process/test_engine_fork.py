@@ -146,19 +146,18 @@ def test_a_fork_inside_a_write_leaves_it_to_the_parent(tmp_path: Path) -> None:
         path,
         """
 add("committed")
-go_r, go_w = os.pipe()
+read_r, read_w = os.pipe()
 def child():
     assert not database.in_write()
     assert texts() == ["committed"]
     os.write(1, b"read ")
-    os.close(go_w)
-    os.read(go_r, 1)
+    os.write(read_w, b"1")
     add("child")
     os.write(1, b"written")
 with database.write() as connection:
     connection.execute("INSERT INTO t (b) VALUES ('parent 1')")
     pid = forked(child)
-    os.close(go_w)
+    os.read(read_r, 1)
     connection.execute("INSERT INTO t (b) VALUES ('parent 2')")
 joined(pid)
 """,

@@ -193,7 +193,7 @@ def left(
 ) -> Left:
     """The answer of `store.left`."""
     found = gather(view, task, type=type, listed=limit)
-    head = [Line(lines.inline(line)) for line in news]
+    head = [Line(line, limit=90) for line in news]  # their texts are escaped already
     head += [Line(_headline(view, task, found), limit=120)]
     fitted = fit(head, sections(found, task), budget=budget, counter=counter, more=call(task))
     return _answer(found, task, fitted)

@@ -68,7 +68,7 @@ def resume(
     """The answer of `store.resume`."""
     last = view.row("SELECT coalesce(max(seq), 0) FROM event")
     seq: int = last[0] if last else 0
-    head = [Line(lines.inline(line)) for line in news]
+    head = [Line(line, limit=90) for line in news]  # their texts are escaped already
     if after is not None:
         sections = since.sections(view, task, after)
         head.append(Line(f"changes since {after}, up to {seq}"))

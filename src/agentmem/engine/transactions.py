@@ -86,9 +86,11 @@ class WriteBlock:
             else:
                 _commit(pool, connection)
         finally:
-            pool.write_end(connection)
-            pool.owner = 0
-            pool.lock.release()
+            try:
+                pool.write_end(connection)
+            finally:
+                pool.owner = 0
+                pool.lock.release()
         _held_warn(self._began, "write", "no other writer could go on")
 
 

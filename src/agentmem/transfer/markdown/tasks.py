@@ -18,7 +18,7 @@ from .words import is_placeholder, one_line, read_date
 __all__ = ["Entries", "Task", "is_task_file", "priority_of", "read_entries", "read_task"]
 
 _BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-_NOT_TEXT_ESCAPE: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u(?:0000|[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!x)[dD][c-fC-F][0-9a-fA-F]{2})")
+_NOT_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 _DONE_KEYS: Final = ("completedAt", "completed_at", "completed", "closedAt", "closed_at", "finished_at")
 _MADE_KEYS: Final = ("createdAt", "created_at", "created", "date", "startedAt", "started_at")
 _READ_KEYS: Final = frozenset({"title", "description"})
@@ -119,7 +119,7 @@ def _load(text: str) -> tuple[Any, str]:
     if _depth(text) > limits.JSON_DEPTH:
         return None, f"nested deeper than {limits.JSON_DEPTH}"
     try:
-        return json.loads(_NOT_TEXT_ESCAPE.sub(r"\1\\ufffd", text)), ""
+        return json.loads(text), ""
     except json.JSONDecodeError as error:
         return None, f"line {error.lineno}: {error.msg}"
     except (RecursionError, ValueError) as error:
@@ -165,7 +165,7 @@ def _word(values: dict[str, Any], *keys: str) -> str:
     for key in keys:
         value = values.get(key)
         if isinstance(value, str) and value.strip():
-            return value.strip()
+            return _NOT_TEXT.sub("\ufffd", value.strip())
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
     return ""
@@ -203,12 +203,10 @@ def _rest(values: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _flat(value: Any) -> str:
-    if isinstance(value, str):
-        return value
+def _flat(value: Any) -> str:  # noqa: ANN401 - any JSON value
     if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
-        return ", ".join(value)
-    return json.dumps(value, ensure_ascii=False)
+        return _NOT_TEXT.sub("\ufffd", ", ".join(value))
+    return _NOT_TEXT.sub("\ufffd", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def read_entries(source: Source) -> tuple[Entries, tuple[ReportLine, ...]]:
@@ -250,5 +248,5 @@ def _entry(entry: Any, line: str) -> str:
     if not isinstance(entry, dict):
         return line.strip()
     if set(entry) <= {"file", "reason"} and all(isinstance(value, str) for value in entry.values()):
-        return "- " + " — ".join(value for value in (entry.get("file", ""), entry.get("reason", "")) if value)
+        return "- " + " — ".join(_flat(entry[key]) for key in ("file", "reason") if entry.get(key))
     return "- " + "; ".join(f"{key}: {_flat(value)}" for key, value in entry.items())

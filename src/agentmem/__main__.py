@@ -1,0 +1,28 @@
+"""The command `agentmem`, also as `python -m agentmem`."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+_USAGE = 2
+_NEEDED = ("click", "rich")
+
+
+def main() -> int:
+    """Run the command line and return the exit code; without its packages say how to get them."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        if sys.stderr is not None:
+            sys.stderr.write(
+                f"agentmem: the command line needs {' and '.join(missing)}:"
+                " install the extra from the checkout with pip install '.[cli]'\n"
+            )
+        return _USAGE
+    from agentmem.adapters.cli.root import run
+
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""One call of the command line: its global options, the store it opens, what it reads from stdin."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import click
+
+from agentmem.adapters.cli.output import Output, is_terminal
+from agentmem.errors import KeyMissing, StoreMissing
+
+if TYPE_CHECKING:
+    from agentmem.store import Store
+
+Mode: TypeAlias = Literal["read", "write", "create"]
+"""How a command opens the store: for reading; for writing what must exist; made where it is missing."""
+
+
+class Session:
+    """What every command needs."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, Any] = {}
+        self._read = False
+
+    @property
+    def out(self) -> Output:
+        """Where to write."""
+        return Output(json=bool(self.given.get("json")), quiet=bool(self.given.get("quiet")))
+
+    @property
+    def path(self) -> Path:
+        """The file of the store."""
+        given = self.given.get("db")
+        if given:
+            return Path(given).expanduser()
+        from platformdirs import user_data_path
+
+        return user_data_path("agentmem", appauthor=False) / "agentmem.db"
+
+    @property
+    def task(self) -> str | None:
+        """The task that `--task` names."""
+        found = self.given.get("task")
+        return str(found) if found else None
+
+    @contextmanager
+    def opened(self, mode: Mode, *, project: str | None = None) -> Iterator[Store]:
+        """The store, in the name of who acts, closed at the end."""
+        from agentmem.store import Store
+
+        path, given = self.path, self.given
+        self.origin_checked()
+        if mode == "create" and not given.get("db"):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        missing = not path.exists()
+        try:
+            store = Store.open(
+                path,
+                project=project or given.get("project"),
+                key=self.key(new=missing and mode == "create"),
+                author=given.get("author"),
+                run=given.get("run"),
+                origin=given.get("origin") or "agent",
+                create=mode == "create",
+                read_only=mode == "read" or bool(given.get("read_only")),
+            )
+        except StoreMissing as error:
+            raise StoreMissing(
+                error.what,
+                next="agentmem init makes one, agentmem import reads a folder into a new one;"
+                " --db or AGENTMEM_DB names another file",
+            ) from error
+        with store:
+            if missing and mode == "create":
+                self.made(store)
+            if given.get("claim"):
+                store.adopt_claims(given["claim"])
+            yield store if self.task is None else store.acting(task=self.task)
+
+    def made(self, store: Store) -> None:
+        """Say that a store was made, and what that means for its key."""
+        self.out.say(f"made a new store: {store.path}")
+        self.out.say(key_words(store))
+
+    def origin_checked(self) -> None:
+        """At a terminal a person may say `user`; elsewhere that must be meant."""
+        if self.given.get("origin") == "user" and not self.given.get("yes") and not is_terminal(sys.stdin):
+            raise click.UsageError(
+                "--origin user is for what a person says. At a terminal it is taken as given; elsewhere add --yes."
+            )
+
+    def key(self, *, new: bool) -> Callable[[], bytes | str] | None:
+        """The key that was given by file or prompt; None where the library is to look for it."""
+        name, asked = self.given.get("key_file"), self.given.get("ask_key")
+        if name and asked:
+            raise click.UsageError("--key-file and --ask-key exclude each other.")
+        if name:
+            return lambda: key_of_file(Path(name).expanduser())
+        if not asked:
+            return None
+        if not is_terminal(sys.stdin):
+            raise click.UsageError("--ask-key needs a terminal. Elsewhere give --key-file, or set AGENTMEM_KEY_FILE.")
+        typed: str = click.prompt("Passphrase", hide_input=True, err=True, confirmation_prompt=new)
+        return lambda: typed
+
+    def stdin(self) -> str:
+        """All of stdin as text; only one argument can be `-`."""
+        if self._read:
+            raise click.UsageError("Only one argument can be -, since there is one stdin.")
+        self._read = True
+        if sys.stdin is None:
+            raise click.UsageError("There is no stdin to read for -.")
+        try:
+            # Bytes, so that the locale has no say in what is read.
+            return click.get_binary_stream("stdin").read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise click.UsageError(f"stdin is not UTF-8 at byte {error.start + 1}.") from None
+
+    def text(self, value: str) -> str:
+        """An argument of any number of lines; `-` is stdin without its last line end."""
+        return self.stdin().removesuffix("\n").removesuffix("\r") if value == "-" else value
+
+    def lines(self, values: tuple[str, ...]) -> list[str]:
+        """Arguments; a single `-` is the lines of stdin that are not blank."""
+        if values == ("-",):
+            return [line.strip() for line in self.stdin().splitlines() if line.strip()]
+        return list(values)
+
+
+def key_of_file(path: Path) -> bytes | str:
+    """The key in a file, by the rules of `AGENTMEM_KEY_FILE`."""
+    from agentmem.engine.keys import _key_file_read
+
+    found = _key_file_read(path)
+    if found is None:
+        raise KeyMissing(f"--key-file names a file that is not there: {path}", next="Correct the path.")
+    return found
+
+
+def key_words(store: Store) -> str:
+    """Where the key of an open store is, and what it is good for."""
+    from agentmem.engine.keys import KeySource
+
+    database = store.database
+    match database.key_source:
+        case KeySource.DEFAULT_FILE:
+            made = "made just now" if database.key_made else "which was there already"
+            return (
+                f"its key is in {database.key_path} ({made}). Losing that file loses all that is written here:"
+                " keep a copy elsewhere (agentmem key export).\n"
+                "It guards copies of the database, not your account: who can read your files can read both."
+            )
+        case KeySource.ENVIRONMENT_FILE:
+            return f"its key is in {database.key_path} (AGENTMEM_KEY_FILE). Losing it loses all that is written here."
+        case KeySource.ENVIRONMENT:
+            return "its key is AGENTMEM_KEY. Losing it loses all that is written here."
+        case KeySource.KEYRING:
+            return "its key is in the keyring of the operating system. Losing it loses all that is written here."
+        case _:
+            return "its key is the one you gave. Losing it loses all that is written here."
+
+
+def environment_names() -> tuple[str, ...]:
+    """The variables that the command line reads, those of the key apart."""
+    return tuple(f"AGENTMEM_{name}" for name in ("DB", "PROJECT", "AUTHOR", "RUN", "TASK", "CLAIM"))
+
+
+def closed_streams_opened() -> None:
+    """Open what of stdin, stdout, stderr is closed on nothing: else the database would get one of their numbers."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number is the one just found free.
+            os.open(os.devnull, os.O_RDWR)

@@ -1,0 +1,60 @@
+"""What the tests of the log and the records stand on: a store in a directory of its own and a clock that they set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agentmem import Store
+
+KEY = bytes(range(32))
+BEGIN = 1_750_000_000_000_000  # microseconds since 1970 UTC
+
+
+class Clock:
+    """A clock that goes on by one microsecond with each look at it, and by as much as a test wants."""
+
+    def __init__(self) -> None:
+        self.now = BEGIN
+
+    def __call__(self) -> int:
+        self.now += 1
+        return self.now
+
+    def advance(self, *, seconds: float) -> None:
+        self.now += round(seconds * 1_000_000)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The clock of every store that `opened` opens."""
+    return Clock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the store lies."""
+    return tmp_path / "work.db"
+
+
+@pytest.fixture
+def opened(path: Path, clock: Clock) -> Iterator[Callable[..., Store]]:
+    """Opens the file at `path`; options as those of `Store.open`. All are closed at the end."""
+    stores: list[Store] = []
+
+    def open_one(**options: object) -> Store:
+        given = {"project": "acme", "key": KEY, "durability": "normal", "clock": clock} | options
+        stores.append(Store.open(path, **given))  # type: ignore[arg-type]
+        return stores[-1]
+
+    yield open_one
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def store(opened: Callable[..., Store]) -> Store:
+    """An empty store, project `acme`, author `ana`, run `r1`."""
+    return opened(author="ana", run="r1")
