@@ -348,12 +348,16 @@ class Item:
 
 @frozen
 class Checkpoint:
-    """Where the work stood, written before the context goes. `id` is also its place in the log."""
+    """Where the work stood, written before the context goes. `id` is also its place in the log.
+
+    `dated` is when it was written elsewhere, of an imported one.
+    """
 
     id: int
     project: int
     task: int | None
     text: str | None
+    dated: int | None
     author: str | None
     run: str | None
     origin: Origin

@@ -248,6 +248,45 @@ with database.write() as connection:
     assert (len(texts), texts[0]) == (1001, "committed")
 
 
+def test_a_fork_beside_a_thread_that_never_lets_go(tmp_path: Path) -> None:
+    """A fork that other threads' blocks outlast leaves the parent unharmed; the child refuses the file."""
+    path = tmp_path / "s.db"
+    run(
+        path,
+        """
+import agentmem.engine.forks as forks
+forks.FORK_WAIT_SECONDS = 0.05
+add("committed")
+inside, leave = threading.Barrier(3), threading.Event()
+def hold(block):
+    with block() as connection:
+        connection.execute("SELECT * FROM t").fetchall()
+        inside.wait(); leave.wait()
+threads = [threading.Thread(target=hold, args=(block,)) for block in (database.write, database.read)]
+for thread in threads: thread.start()
+inside.wait()
+def child():
+    import gc
+    gc.collect()
+    try:
+        texts()
+    except Conflict:
+        return
+    raise AssertionError("used")
+joined(forked(child))
+pid = os.fork()
+if pid == 0:
+    sys.exit(0)
+joined(pid)
+leave.set()
+for thread in threads: thread.join()
+add("parent")
+joined(forked(lambda: add("child")))
+""",
+    )
+    assert kept(path) == ["committed", "parent", "child"]
+
+
 def test_forks_of_forks(tmp_path: Path) -> None:
     """A child of a child works as its parent does."""
     path = tmp_path / "s.db"

@@ -404,6 +404,26 @@ def test_a_changed_key_is_asked_for_again(child: Children, path: Path) -> None:
         assert database.independent_check() == []
 
 
+def test_a_reader_from_before_a_changed_key_is_not_used_again(child: Children, path: Path) -> None:
+    """A read block that was open while the key changed reads to its end, and the next one has the new key."""
+    current = [KEY]
+    with opened(path, key=lambda: current[0]) as database:
+        with database.write() as connection:
+            connection.execute("INSERT INTO t (b) VALUES ('x')")
+        with database.read() as connection:
+            other = child(REKEY)
+            assert other.line() == "rekeyed"
+            current[0] = bytes(32)
+            with database.write() as writer:
+                writer.execute("INSERT INTO t (b) VALUES ('y')")
+            assert connection.execute("SELECT count(*) FROM t").get == 1
+        assert count(database) == 2
+        other.go()
+        other.end()
+        assert count(database) == 2
+        assert database.independent_check() == []
+
+
 def used(database: Database, use: str) -> None:
     match use:
         case "snapshot_to":

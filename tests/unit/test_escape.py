@@ -32,13 +32,13 @@ HIDDEN_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 def hidden_in(text: str) -> set[str]:
     """Hidden characters that stand alone: joiners and selectors have their own tests."""
     kept = set("\n\t\u200c\u200d")
-    # Signs of Arabic, Kaithi, hieroglyphs, shorthand and music are of the format category and have a shape or a use.
+    # Signs of Arabic, Syriac and Kaithi that enclose numbers are of the format category and have a shape.
     found = {c for c in text if unicodedata.category(c) in HIDDEN_CATEGORIES} - kept
     return {c for c in found if not _is_script_sign(ord(c))}
 
 
 def _is_script_sign(code: int) -> bool:
-    return 0x600 <= code <= 0x605 or code in (0x6DD, 0x70F, 0x890, 0x891, 0x8E2) or 0x11000 <= code <= 0x1D17A
+    return 0x600 <= code <= 0x605 or code in (0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD)
 
 
 # visible

@@ -35,11 +35,13 @@ __all__ = [
 ]
 
 # Controls (all but tab and newline), bidi marks and overrides, zero-width and filler characters, variation selectors,
-# line separators, tag characters, private use, noncharacters of the first plane, lone surrogates.
+# line separators, format controls of hieroglyphs, shorthand and music, tag characters, private use, noncharacters of
+# the first plane, lone surrogates.
 _HIDDEN: Final = (
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f"
     "\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ud800-\\uf8ff\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff"
-    "\\uffa0\\ufff0-\\ufffb\\ufffe\\uffff\\U000e0000-\\U0010ffff"
+    "\\uffa0\\ufff0-\\ufffb\\ufffe\\uffff\\U00013430-\\U0001343f\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a"
+    "\\U000e0000-\\U0010ffff"
 )
 _PICTURE: Final = (
     "\\xa9\\xae\\u203c\\u2049\\u2122\\u2139\\u2190-\\u21ff\\u2300-\\u23ff\\u24c2\\u25a0-\\u27bf\\u2900-\\u297f"
@@ -103,14 +105,18 @@ _FORGED_TAG: Final = re.compile(r"<(?=\|)|<(?=/?\s*agentmem\b)", re.IGNORECASE)
 _LINE_MARKER: Final = re.compile(r"#|>|\||`{3}|~{3}|[-*+]\s|[-*_=]{3}|\d{1,9}[.)]\s|(?:cut|news):", re.IGNORECASE)
 
 
-def prompt_inline(text: str) -> str:
+def prompt_inline(text: str, *, inside: bool = False) -> str:
     """Trusted `text` as part of one line of an answer.
 
     It cannot begin a section, list, fence or `cut:` line of its own (a backslash comes before what would), cannot open
     a mark of quoted text, and cannot close a tag that a host wraps around the answer.
+
+    Args:
+        text: What to show.
+        inside: Something of ours stands before it on the line, so that it can begin nothing and needs no backslash.
     """
     line = _FORGED_TAG.sub("‹", _FORGED_MARK.sub("‹", one_line(text)))
-    return "\\" + line if _LINE_MARKER.match(line) else line
+    return "\\" + line if not inside and _LINE_MARKER.match(line) else line
 
 
 _ORIGIN: Final = re.compile(r"[a-z][a-z_]{0,31}", re.ASCII)

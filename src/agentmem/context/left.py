@@ -225,7 +225,7 @@ def sections(found: Gathered, task: int | None, *, share: float = 1.0) -> list[S
     counts = [count_line(check, scope.task) for scope in found.scopes for check in scope.checks]
     if not counts:
         counts = [count_line(check, None) for check in found.expected]
-    steps = [step_line(step, found.blocked.get(step.id, ())) for step in found.steps]
+    steps = [step_line(step, found.blocked.get(step.id, ()), within=task is None) for step in found.steps]
     items = [
         Line(f"{note}.{number} {lines.inline(text, origin)}", ref=f"get({note}.{number})")
         for note, number, text, origin in found.items
@@ -249,7 +249,7 @@ def sections(found: Gathered, task: int | None, *, share: float = 1.0) -> list[S
     ]
 
 
-def work_lines(found: Gathered) -> tuple[list[Line], int]:
+def work_lines(found: Gathered, *, within: bool = False) -> tuple[list[Line], int]:
     """One list for a section of `resume`: coverage, then each step, the next first, with its items right beneath it.
 
     Returns:
@@ -267,10 +267,10 @@ def work_lines(found: Gathered) -> tuple[list[Line], int]:
     # A goal or step that only holds others is told by them; what can be done comes first.
     holding = {step.parent for step in found.steps} - of_step.keys()
     steps = [step for step in found.steps if step.id not in holding] + [step for step in found.steps if step.id in holding]
-    work: list[Line] = []
+    listing: list[Line] = []
     for step in steps:
-        work.append(step_line(step, found.blocked.get(step.id, ())))
-        work += of_step.get(step.id, ())
+        listing.append(step_line(step, found.blocked.get(step.id, ()), within=within))
+        listing += of_step.get(step.id, ())
     lacking = [
         Line(f"{one.type}:{lines.inline(one.key, one.origin)} lacks {', '.join(one.checks)}")
         for scope in found.scopes
@@ -279,7 +279,7 @@ def work_lines(found: Gathered) -> tuple[list[Line], int]:
     closed = sum(number for _, _, _, number in found.closed)
     last = [Line(f"closed with {lines.counted(closed, 'unticked item')}, not counted as left")] if closed else []
     total = len(counts) + found.steps_total + found.items_total + len(lacking) + len(last)
-    return counts + work + others + lacking + last, total
+    return counts + listing + others + lacking + last, total
 
 
 def count_line(check: CheckLeft, task: int | None) -> Line:
@@ -290,9 +290,12 @@ def count_line(check: CheckLeft, task: int | None) -> Line:
     return Line(f"{of}{check.type}{which} × {check.check}: {check.left} of {check.total} left{failed}")
 
 
-def step_line(step: work.Task, blocked_by: Any = ()) -> Line:
-    """`#12 [active] title (3 items) blocked by #9`."""
-    after = f"({lines.counted(step.open_items, 'item')})" if step.open_items else ""
+def step_line(step: work.Task, blocked_by: Any = (), *, within: bool = False) -> Line:
+    """`#12 [active] title (3 items, in #2) blocked by #9`; `within` names the note it stands beneath."""
+    known = [lines.counted(step.open_items, "item")] if step.open_items else []
+    if within and step.parent is not None:
+        known.append(f"in #{step.parent}")
+    after = f"({', '.join(known)})" if known else ""
     if blocked_by:
         after += f"{' ' if after else ''}blocked by {', '.join(f'#{other}' for other in blocked_by)}"
     marks = [

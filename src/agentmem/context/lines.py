@@ -13,11 +13,11 @@ _SHOWN_CHARS: Final = 4000
 
 
 def inline(text: str | None, origin: str = "agent") -> str:
-    """A record's text as part of one line: escaped, and quoted where it is untrusted."""
+    """A record's text inside a line that begins with something of ours: escaped, and quoted where it is untrusted."""
     if not text:
         return ""
     part = text[:_SHOWN_CHARS]
-    return quoted(part, origin) if origin in UNTRUSTED else prompt_inline(part)
+    return quoted(part, origin) if origin in UNTRUSTED else prompt_inline(part, inside=True)
 
 
 def record(

@@ -18,7 +18,7 @@ from agentmem.context.tokens import Counter
 from agentmem.context.work import Task, count_open, in_force
 from agentmem.records import claims, reports
 from agentmem.records.base import View
-from agentmem.types import Checkpoint
+from agentmem.types import UNTRUSTED, Checkpoint
 
 _LISTED: Final = 60  # lines read for a section
 _GOALS: Final = 40
@@ -105,7 +105,7 @@ def _project_sections(view: View) -> list[Section]:
     where, told = _where(view)
     goals, goals_total = _goals(view, counted, told)
     found = lefts.gather(view, None, listed=_LISTED, goals=False)
-    left, left_total = lefts.work_lines(found)
+    left, left_total = lefts.work_lines(found, within=True)
     questions = _top(view, "question", "open")
     return [
         Section("where", "where it stands:", 0.2, where, more="log.read(newest_first=True)"),
@@ -117,11 +117,13 @@ def _project_sections(view: View) -> list[Section]:
         Section("questions", "open questions:", 0.07, questions,
                 task_sections.count(view, "project = ? AND kind = 'question' AND status = 'open'", (view.project,)),
                 "notes.list(kind='question', status='open')"),
-        Section("decisions", "decisions in force:", 0.11, _in_force(view, "decision"), more="notes.list(kind='decision')"),
-        Section("lessons", "lessons:", 0.07, _in_force(view, "lesson"), more="notes.list(kind='lesson')"),
+        Section("decisions", "decisions in force:", 0.11, _in_force(view, "decision"),
+                _active(view, "decision"), "notes.list(kind='decision')"),
+        Section("lessons", "lessons:", 0.07, _in_force(view, "lesson"), _active(view, "lesson"), "notes.list(kind='lesson')"),
         Section("results", "results:", 0.08, _results(view), more="task_summary(…)"),
         Section("facts", "facts:", 0.05, task_sections.facts(view, "project = ? AND kind = 'fact' AND status = 'active'",
-                (view.project,)), more="notes.list(kind='fact')"),
+                (view.project,)), task_sections.count(view, "project = ? AND kind = 'fact' AND status = 'active'",
+                (view.project,)), "notes.list(kind='fact')"),
     ]  # fmt: skip
 
 
@@ -146,7 +148,7 @@ def _goals(view: View, counted: dict[int, tuple[int, int]], told: int | None) ->
         after = f"[left: {', '.join(remains)}]" if remains else "[nothing noted as left]"
         checkpoint = reports.latest_checkpoint(view, goal)
         if checkpoint is not None and checkpoint.id != told:
-            after += f" checkpoint {lines.day(checkpoint.at)}: {lines.inline(checkpoint.text, checkpoint.origin)}"
+            after += f" checkpoint {lines.day(checkpoint.dated or checkpoint.at)}: {lines.inline(checkpoint.text, checkpoint.origin)}"
         mark = "[active]" if task.status == "active" else ""
         found.append(lines.record(goal, task.title, origin=task.origin, before=mark, after=after, limit=90))
     return found, len(goals)
@@ -198,6 +200,13 @@ def _in_force(view: View, kind: str) -> list[Line]:
     top = in_force(view, kind, "note.project = ? AND note.parent IS NULL", (view.project,), _LISTED)
     further = in_force(view, kind, "note.project = ? AND note.parent IS NOT NULL", (view.project,), _LISTED)
     return [task_sections.note_line(row) for row in [*top, *further]]
+
+
+def _active(view: View, kind: str) -> int:
+    """How many are in force, those that something supersedes among them; exact up to a thousand."""
+    untrusted = ", ".join(f"'{origin}'" for origin in sorted(UNTRUSTED))
+    where = f"project = ? AND kind = '{kind}' AND status = 'active' AND origin NOT IN ({untrusted})"
+    return task_sections.count(view, where, (view.project,))
 
 
 def _results(view: View) -> list[Line]:

@@ -96,8 +96,9 @@ def checkpoint_line(checkpoint: Checkpoint) -> Line:
     """A checkpoint; it may be longer than other lines."""
     of = f" of #{checkpoint.task}" if checkpoint.task is not None else ""
     by = f" by {checkpoint.author}" if checkpoint.author else ""
+    when = lines.minute(checkpoint.at) if checkpoint.dated is None else lines.day(checkpoint.dated)
     text = lines.inline(checkpoint.text, checkpoint.origin)
-    return Line(f"checkpoint{of} {lines.minute(checkpoint.at)}{by}: {text}", ref=f"get({checkpoint.id})", limit=250)
+    return Line(f"checkpoint{of} {when}{by}: {text}", ref=f"get({checkpoint.id})", limit=250)
 
 
 def in_flight(view: View, where: str, values: Sequence[Any], *, first: int | None = None) -> list[Line]:

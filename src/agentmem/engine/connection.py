@@ -18,6 +18,7 @@ from agentmem.engine.pages import APPLICATION_ID
 from agentmem.errors import CipherMissing, ReadOnly
 
 __all__ = [
+    "Connection",
     "Opening",
     "Role",
     "SqlFunction",
@@ -77,6 +78,12 @@ class Opening:
     version: int
 
 
+class Connection(apsw.Connection):
+    """A connection that knows how it was opened, so that one with a replaced key is told from the others."""
+
+    opening: Opening | None = None
+
+
 def cipher_check() -> None:
     """Refuse an `apsw` without SQLite3 Multiple Ciphers, which would write plain files.
 
@@ -91,7 +98,7 @@ def cipher_check() -> None:
         )
 
 
-def connect(opening: Opening, role: Role) -> apsw.Connection:
+def connect(opening: Opening, role: Role) -> Connection:
     """Open a connection, prove that header and key agree, and set its pragmas. Only then may SQL run on it.
 
     Args:
@@ -103,6 +110,7 @@ def connect(opening: Opening, role: Role) -> apsw.Connection:
     """
     try:
         connection = _connected(opening, role)
+        connection.opening = opening
     except apsw.NotADBError:
         # `from None`: the traceback of the cause holds the text of the key pragma.
         raise wrong_key(opening.path) from None
@@ -114,7 +122,7 @@ def connect(opening: Opening, role: Role) -> apsw.Connection:
     return connection
 
 
-def _connected(opening: Opening, role: Role) -> apsw.Connection:
+def _connected(opening: Opening, role: Role) -> Connection:
     writes = role == "writer" and not opening.read_only
     flags = apsw.SQLITE_OPEN_READWRITE if not opening.read_only else apsw.SQLITE_OPEN_READONLY
     name = str(opening.path)
@@ -152,7 +160,7 @@ def _connected(opening: Opening, role: Role) -> apsw.Connection:
     return connection
 
 
-def connection_bare(name: str, flags: int) -> apsw.Connection:
+def connection_bare(name: str, flags: int) -> Connection:
     """A connection that no hook of the application has run SQL on.
 
     `apsw.connection_hooks` run as it is made, before there is a key; without one, SQL on an encrypted file with a WAL
@@ -161,10 +169,10 @@ def connection_bare(name: str, flags: int) -> apsw.Connection:
     with _hooks_lock:
         hooks = apsw.connection_hooks
         if not hooks:
-            return apsw.Connection(name, flags=flags)
+            return Connection(name, flags=flags)
         apsw.connection_hooks = []
         try:
-            return apsw.Connection(name, flags=flags)
+            return Connection(name, flags=flags)
         finally:
             apsw.connection_hooks = hooks
 

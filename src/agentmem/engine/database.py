@@ -13,7 +13,7 @@ from typing import Literal
 import apsw
 import attrs
 
-from agentmem.engine.connection import Opening, SqlFunction, cipher_check, connect
+from agentmem.engine.connection import Connection, Opening, SqlFunction, cipher_check, connect
 from agentmem.engine.faults import rethrow, translated
 from agentmem.engine.files import file_system_check, size_of
 from agentmem.engine.forks import GATE, spoilt_error
@@ -194,23 +194,20 @@ class Database:
         """Write the WAL back into the file and cut it to nothing.
 
         Args:
-            wait: Seconds to wait for readers and writers of other processes.
+            wait: Seconds to wait for readers and writers, of this process and of others.
 
         Returns:
-            True if the WAL is empty now; False where a reader still needs it.
+            True if the WAL is empty now; False where somebody still needs it or writes.
         """
         pool = self._ready()
         if self.read_only:
             raise opened_for_reading(self.path)
         if pool.owner == get_ident():
             raise Conflict("A checkpoint cannot run inside a write transaction", next="Run it after the block.")
-        pool.lock_take()
         try:
             return pool.checkpoint(wait)
         except apsw.Error as error:
             rethrow(error, self.path)
-        finally:
-            pool.lock.release()
 
     def snapshot_to(self, target: str | os.PathLike[str], *, key: Key | None = None) -> None:
         """Copy the committed state into a new, durable file, whole or not at all.
@@ -256,7 +253,7 @@ class Database:
         return pool
 
 
-def _migrated(pool: Pool, connection: apsw.Connection, migrations: tuple[Migration, ...]) -> None:
+def _migrated(pool: Pool, connection: Connection, migrations: tuple[Migration, ...]) -> None:
     """Bring the file to the current schema. Where that fails, close it without writing its WAL back."""
     pool.lock_take()
     try:
@@ -321,7 +318,7 @@ def _existing_check(path: Path, *, create: bool, must_create: bool) -> bool:
     return True
 
 
-def _first_connection(opening: Opening, found: ResolvedKey | None) -> tuple[Opening, apsw.Connection]:
+def _first_connection(opening: Opening, found: ResolvedKey | None) -> tuple[Opening, Connection]:
     """Prove header and key without SQL, then open; read-only where nothing can be written, as a snapshot."""
     if found is None:
         plain_check(opening.path)
@@ -332,7 +329,7 @@ def _first_connection(opening: Opening, found: ResolvedKey | None) -> tuple[Open
     return _reading_connection(opening)
 
 
-def _reading_connection(opening: Opening) -> tuple[Opening, apsw.Connection]:
+def _reading_connection(opening: Opening) -> tuple[Opening, Connection]:
     """A reader. In a directory where SQLite can't make its shared memory, a snapshot, if the WAL holds nothing."""
     frozen = attrs.evolve(opening, immutable=True)
     if os.access(opening.path.parent, os.W_OK):

@@ -189,6 +189,7 @@ _PROJECTIONS = (
         project INTEGER NOT NULL,
         task INTEGER,
         text TEXT,
+        dated INTEGER,
         author TEXT,
         run TEXT,
         origin TEXT NOT NULL,

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import apsw
 import attrs
 
-from agentmem.engine.connection import Opening, Role, connect, number_of
+from agentmem.engine.connection import Connection, Opening, Role, connect, number_of
 from agentmem.engine.faults import newer_file, rethrow
 from agentmem.engine.forks import GATE
 from agentmem.engine.pages import raw_key_of
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class Reader(threading.local):
     """What one thread is reading with: a connection and how many `read()` blocks are open on it."""
 
-    connection: apsw.Connection | None = None
+    connection: Connection | None = None
     depth: int = 0
     began: float = 0.0
 
@@ -49,7 +49,7 @@ class Pool:
     def __init__(
         self,
         opening: Opening,
-        first: apsw.Connection,
+        first: Connection,
         key_again: Callable[[], bytes | str] | None,
     ) -> None:
         """Begin with a connection that is open already.
@@ -63,13 +63,12 @@ class Pool:
         self.pid = os.getpid()
         self.closed = False
         self.spoilt = False
-        self.generation = 0
-        self.idle: list[tuple[int, apsw.Connection]] = []
-        self.writer: apsw.Connection | None = None
+        self.idle: list[Connection] = []
+        self.writer: Connection | None = None
         self._key_again = key_again
         self._locks_make()
         if opening.read_only:
-            self.idle.append((self.generation, first))
+            self.idle.append(first)
         else:
             self._writer_take(first)
         GATE.watch(self)
@@ -80,7 +79,8 @@ class Pool:
         self.committing = False
         self.local = Reader()
         self._slots = threading.Semaphore(READERS)
-        self._watcher: apsw.Connection | None = None
+        self._busy: set[Connection] = set()
+        self._watcher: Connection | None = None
         self._watcher_lock = threading.Lock()
         self._fork_held: list[threading.Lock | threading.Semaphore] = []
         self._fork_ready = False
@@ -104,7 +104,7 @@ class Pool:
             self.lock.release()
             raise closed(self.opening)
 
-    def write_begin(self) -> apsw.Connection:
+    def write_begin(self) -> Connection:
         """Begin a write transaction, `lock` being held, and prove that the schema is still the one that was opened."""
         try:
             return self._write_begin()
@@ -112,7 +112,7 @@ class Pool:
             self._renew_key(self.opening, error)
             return self._write_begin()
 
-    def _write_begin(self) -> apsw.Connection:
+    def _write_begin(self) -> Connection:
         connection = self.writer
         if connection is None:
             connection = self._writer_take(connect(self.opening, "writer"))
@@ -127,7 +127,7 @@ class Pool:
             raise
         return connection
 
-    def _writer_take(self, connection: apsw.Connection) -> apsw.Connection:
+    def _writer_take(self, connection: Connection) -> Connection:
         # A statement that runs after SQLite itself rolled the transaction back would commit alone; this refuses it.
         connection.set_commit_hook(self._commit_refused)
         self.writer = connection
@@ -136,7 +136,7 @@ class Pool:
     def _commit_refused(self) -> bool:
         return not self.committing
 
-    def write_end(self, connection: apsw.Connection) -> None:
+    def write_end(self, connection: Connection) -> None:
         """After a commit or rollback, before `lock` is released: let no cursor outlive the block.
 
         One that does keeps an old snapshot, and the next BEGIN IMMEDIATE would fail at once, whatever the timeout.
@@ -147,7 +147,7 @@ class Pool:
 
     # The readers
 
-    def read_begin(self) -> apsw.Connection:
+    def read_begin(self) -> Connection:
         """Begin a read transaction on a free reader; its snapshot is taken at once. `read_end` gives it back."""
         if not self._slots.acquire(timeout=self.opening.busy_timeout):
             raise Busy(
@@ -161,35 +161,41 @@ class Pool:
             self._slots.release()
             raise
 
-    def _read_begin(self) -> apsw.Connection:
+    def _read_begin(self) -> Connection:
         connection = self._reader_take()
         try:
+            self._busy.add(connection)
             connection.execute("BEGIN")
             found = user_version(connection)
             if found != self.opening.version:
                 raise newer_file(self.opening.path, found, self.opening.version)
         except BaseException:
+            self._busy.discard(connection)
             close_quietly(connection)
             raise
         return connection
 
-    def _reader_take(self) -> apsw.Connection:
+    def _reader_take(self) -> Connection:
         while self.idle:
             try:
-                generation, connection = self.idle.pop()
+                connection = self.idle.pop()
             except IndexError:  # another thread took the last one
                 break
-            if generation == self.generation:
+            if not self._outdated(connection):
                 return connection
             close_quietly(connection)
         return self._side_connection("reader")
 
-    def _side_connection(self, role: Role) -> apsw.Connection:
+    def _outdated(self, connection: Connection) -> bool:
+        """Whether a connection was opened with a key that has been replaced since."""
+        return connection.opening is not self.opening
+
+    def _side_connection(self, role: Role) -> Connection:
         connection = connect(self.opening, role)
         connection.execute("PRAGMA query_only = ON").fetchall()
         return connection
 
-    def read_end(self, connection: apsw.Connection) -> None:
+    def read_end(self, connection: Connection) -> None:
         """End the read transaction and put the reader back, or close it where the pool is closed."""
         try:
             if connection.in_transaction:
@@ -198,13 +204,17 @@ class Pool:
                 # A cursor that outlived the block keeps its old snapshot; the next reader must not get it.
                 close_quietly(connection)
                 return
-            self.idle.append((self.generation, connection))
+            if self._outdated(connection):
+                close_quietly(connection)
+                return
+            self.idle.append(connection)
             if self.closed:
                 self._idle_close()
         except BaseException:
             close_quietly(connection)
             raise
         finally:
+            self._busy.discard(connection)
             self._slots.release()
 
     def data_version(self) -> int:
@@ -221,23 +231,31 @@ class Pool:
         return self._renewing(ask)
 
     def checkpoint(self, wait: float) -> bool:
-        """Write the WAL back and cut it, `lock` being held.
+        """Write the WAL back and cut it.
 
         Args:
-            wait: Seconds to wait for other processes.
+            wait: Seconds to wait for other threads and processes.
 
         Returns:
             False where a reader or writer was in the way all that time.
         """
-        connection = self.write_begin()
-        connection.execute("ROLLBACK")
-        connection.set_busy_timeout(round(wait * 1000))
+        if not self.lock.acquire(timeout=wait):
+            return False
         try:
+            if self.closed:
+                raise closed(self.opening)
+            if self.writer is not None:
+                self.writer.set_busy_timeout(round(wait * 1000))
+            connection = self.write_begin()
+            connection.execute("ROLLBACK")
+            connection.set_busy_timeout(round(wait * 1000))
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except (apsw.BusyError, apsw.LockedError):
             return False
         finally:
-            connection.set_busy_timeout(round(self.opening.busy_timeout * 1000))
+            if self.writer is not None:
+                self.writer.set_busy_timeout(round(self.opening.busy_timeout * 1000))
+            self.lock.release()
         return True
 
     # A new key
@@ -286,7 +304,6 @@ class Pool:
     def _connections_renew(self, fresh: Opening) -> None:
         # Closed without a checkpoint: with the old key it could not decrypt what it copies.
         self.opening = fresh
-        self.generation += 1
         if self.writer is not None:
             close_quietly(self.writer)
             self.writer = None
@@ -343,7 +360,7 @@ class Pool:
     def _idle_close(self, *, quietly: bool = False) -> None:
         while self.idle:
             try:
-                _, connection = self.idle.pop()
+                connection = self.idle.pop()
             except IndexError:  # another thread took the last one
                 break
             if quietly:
@@ -390,8 +407,8 @@ class Pool:
         Args:
             spoilt: Leave them untouched for ever; this process can't use the file.
         """
-        left = [connection for _, connection in self.idle]
-        left += [each for each in (self._watcher, self.writer, self.local.connection) if each is not None]
+        left = [*self.idle, *self._busy]
+        left += [each for each in (self._watcher, self.writer) if each is not None]
         for connection in left:
             if spoilt:
                 _keep_for_ever(connection)
@@ -409,13 +426,13 @@ def closed(opening: Opening) -> Closed:
     return Closed(f"The store {opening.path} is closed", next="Open it again.")
 
 
-def close_quietly(connection: apsw.Connection) -> None:
+def close_quietly(connection: Connection) -> None:
     """Close a connection without writing the WAL back, whatever it was in the middle of."""
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.close(True)
 
 
-def _keep_for_ever(connection: apsw.Connection) -> None:
+def _keep_for_ever(connection: Connection) -> None:
     """Give a connection one reference too many, so that not even the end of the interpreter closes it."""
     import ctypes
 

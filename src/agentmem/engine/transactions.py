@@ -11,6 +11,7 @@ from typing import Final
 
 import apsw
 
+from agentmem.engine.connection import Connection
 from agentmem.engine.faults import rethrow, translated
 from agentmem.engine.pool import Pool, Reader
 from agentmem.errors import IoFailed, ReadOnly, StorageWarning
@@ -25,7 +26,7 @@ class WriteBlock:
 
     __slots__ = ("_began", "_connection", "_nested", "_owner", "_pool")
 
-    _connection: apsw.Connection
+    _connection: Connection
 
     def __init__(self, pool: Pool, owner: object) -> None:
         """Begin nothing yet.
@@ -37,7 +38,7 @@ class WriteBlock:
         self._pool = pool
         self._owner = owner
 
-    def __enter__(self) -> apsw.Connection:
+    def __enter__(self) -> Connection:
         pool = self._pool
         self._nested = pool.owner == get_ident()
         if self._nested:
@@ -94,7 +95,7 @@ class WriteBlock:
         _held_warn(self._began, "write", "no other writer could go on")
 
 
-def _savepoint(pool: Pool) -> apsw.Connection:
+def _savepoint(pool: Pool) -> Connection:
     connection = pool.writer
     if connection is None or not connection.in_transaction:
         raise _rolled_back(pool.opening.path)
@@ -103,7 +104,7 @@ def _savepoint(pool: Pool) -> apsw.Connection:
     return connection
 
 
-def _savepoint_end(pool: Pool, connection: apsw.Connection, *, failed: bool) -> None:
+def _savepoint_end(pool: Pool, connection: Connection, *, failed: bool) -> None:
     if connection.in_transaction:
         if failed:
             connection.execute("ROLLBACK TO agentmem")
@@ -112,7 +113,7 @@ def _savepoint_end(pool: Pool, connection: apsw.Connection, *, failed: bool) -> 
         raise _rolled_back(pool.opening.path)
 
 
-def _commit(pool: Pool, connection: apsw.Connection) -> None:
+def _commit(pool: Pool, connection: Connection) -> None:
     pool.committing = True
     try:
         connection.execute("COMMIT")
@@ -138,7 +139,7 @@ class ReadBlock:
         self._owner = owner
         self._local: Reader | None = None
 
-    def __enter__(self) -> apsw.Connection:
+    def __enter__(self) -> Connection:
         pool = self._pool
         if pool.owner == get_ident() and pool.writer is not None:
             return pool.writer

@@ -15,16 +15,18 @@ from agentmem.records.note_writes import expect, left_beneath
 from agentmem.records.refs import note_id
 from agentmem.types import TASK_KINDS, UNFINISHED, Checkpoint, Event, Ref, Status, Summary, Written
 
-CHECKPOINT_COLUMNS: Final = "id, project, task, text, author, run, origin, at"
+CHECKPOINT_COLUMNS: Final = "id, project, task, text, dated, author, run, origin, at"
 SUMMARY_COLUMNS: Final = "id, note, work, result, confidence, basis, author, origin, at, revision"
 _NAMED: Final = 8  # parts without a summary that a notice names
 
 
-def checkpoint(unit: Unit, given: str, task: Ref | None) -> Written:
+def checkpoint(unit: Unit, given: str, task: Ref | None, dated: int | None = None) -> Written:
     """Write where the work stands, for a task or for the whole project."""
     text = validate.written(given, "text", limits.CHECKPOINT_BYTES)
     found = unit.actor.task if task is None else note_id(unit, task)
     payload: dict[str, Any] = {"text": text}
+    if dated is not None:
+        payload["dated"] = validate.whole(dated, "dated", -limits.INT_MAX, limits.INT_MAX)
     project = unit.project
     if found is not None:
         payload["task"] = found
@@ -149,9 +151,9 @@ def stale(source: Unit | View, note: int, revision: int) -> bool:
 def _apply_checkpoint(connection: apsw.Connection, event: Event) -> None:
     payload: dict[str, Any] = {} if event.payload is None else event.payload
     connection.execute(
-        f"INSERT INTO checkpoint ({CHECKPOINT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (event.seq, event.project, payload.get("task"), payload.get("text"), event.author, event.run, event.origin,
-         event.at),
+        f"INSERT INTO checkpoint ({CHECKPOINT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (event.seq, event.project, payload.get("task"), payload.get("text"), payload.get("dated"),
+         event.author, event.run, event.origin, event.at),
     )  # fmt: skip
 
 

@@ -184,7 +184,7 @@ ENTITY_FIELDS: Final = FieldMap(
     columns={
         "id": Column(Kind.NUMBER, "e.id", nullable=False),
         "type": Column(Kind.TEXT, "e.type", nullable=False),
-        "key": Column(Kind.TEXT, "e.key"),
+        "key": Column(Kind.TEXT, "e.key", nullable=False),
         "status": Column(Kind.TEXT, "e.status", nullable=False),
         "confidence": Column(Kind.NUMBER, "e.confidence"),
         "parent": Column(Kind.NUMBER, "e.parent"),
@@ -203,4 +203,7 @@ ENTITY_FIELDS: Final = FieldMap(
     },
     attributes="attrs",
 )
-"""The fields of an entity, over `entity AS e`, `mark` and `lease`."""
+"""The fields of an entity, over `entity AS e`, `mark` and `lease`.
+
+Lists of entities leave out the stubs of purged ones (`e.key IS NULL`), so a key counts as never null.
+"""

@@ -101,7 +101,8 @@ class _Import:
             self._summary(self.ids.get(summary.of), summary.work, summary.result)
             self._step()
         for checkpoint in self.plan.checkpoints:
-            self._checkpoint(checkpoint.text, None if checkpoint.task is None else self.ids.get(checkpoint.task))
+            task = None if checkpoint.task is None else self.ids.get(checkpoint.task)
+            self._checkpoint(checkpoint.text, task, _microseconds(checkpoint.dated))
             self._step()
 
     def _step(self) -> None:
@@ -249,10 +250,10 @@ class _Import:
             reports.write_summary(self.unit, note, row[0], wanted, (), ())
             (self.created if there is None else self.changed)["summary"] += 1
 
-    def _checkpoint(self, text: str, task: int | None) -> None:
+    def _checkpoint(self, text: str, task: int | None, dated: int | None) -> None:
         sql = "SELECT 1 FROM checkpoint WHERE project = ? AND task IS ? AND text = ? LIMIT 1"
         if self.unit.row(sql, (self.unit.known_project, task, text)) is None:
-            reports.checkpoint(self.unit, text, task)
+            reports.checkpoint(self.unit, text, task, dated)
             self.created["checkpoint"] += 1
 
 

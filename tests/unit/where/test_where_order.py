@@ -199,7 +199,7 @@ def test_pages_by_an_indexed_field_sort_nothing(table, order):
         assert not any("TEMP B-TREE" in step for step in plan)
         assert any("SEARCH m USING PRIMARY KEY (entity=? AND name=?)" in step for step in plan)
         index = next(step for step in plan if "SEARCH e USING" in step)
-        seek = {"key": "key>?", "updated_at": "updated_at>?", "-updated_at": "updated_at<?"}.get(order, "")
+        seek = {"key": "key>?", "-key": "key<?", "updated_at": "updated_at>?", "-updated_at": "updated_at<?"}[order]
         assert more.bindings == [] or seek in index
 
 

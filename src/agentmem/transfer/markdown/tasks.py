@@ -203,7 +203,7 @@ def _rest(values: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _flat(value: Any) -> str:  # noqa: ANN401 - any JSON value
+def _flat(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
         return _NOT_TEXT.sub("\ufffd", ", ".join(value))
     return _NOT_TEXT.sub("\ufffd", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

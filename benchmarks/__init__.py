@@ -1,0 +1,1 @@
+"""Benchmarks of agentmem: `python -m benchmarks` from the root of the project."""

@@ -1,0 +1,77 @@
+"""Timing: medians and percentiles of repeated calls, one row of the table for each figure."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class Figure:
+    """One row of the table.
+
+    `target` is what DESIGN section 11 asks for, None where it asks for nothing; `least` says that it is a lower bound.
+    """
+
+    theme: str
+    what: str
+    value: float
+    unit: str
+    target: float | None = None
+    least: bool = False
+    more: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def held(self) -> str:
+        """Whether the target is met."""
+        if self.target is None:
+            return ""
+        return "yes" if (self.value >= self.target if self.least else self.value <= self.target) else "NO"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as JSON."""
+        return asdict(self) | {"held": self.held}
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Milliseconds of one call."""
+    begun = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - begun) / 1e6
+
+
+def series(calls: Iterable[Callable[[], Any]], rounds: int = 1) -> list[float]:
+    """Milliseconds of each call, all of them in turn, several times."""
+    wanted = list(calls)
+    return [timed(call) for _ in range(rounds) for call in wanted]
+
+
+def median(times: Sequence[float]) -> float:
+    """The median."""
+    return statistics.median(times)
+
+
+def percentile(times: Sequence[float], part: float) -> float:
+    """The value that this part of the times does not exceed."""
+    ordered = sorted(times)
+    return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
+
+
+def spread(times: Sequence[float]) -> dict[str, float]:
+    """What a row says beside its median."""
+    return {"p95": round(percentile(times, 0.95), 3), "n": len(times)}
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """The figures as text."""
+    rows = [("what", "measured", "to reach", "held", "beside it")]
+    for one in figures:
+        aim = "" if one.target is None else f"{'>=' if one.least else '<='} {one.target:g} {one.unit}"
+        beside = ", ".join(f"{name} {value:g}" for name, value in one.more.items())
+        rows.append((f"{one.theme}: {one.what}", f"{one.value:.3g} {one.unit}" if one.value < 1000
+                     else f"{one.value:.0f} {one.unit}", aim, one.held, beside))  # fmt: skip
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -1,0 +1,193 @@
+"""How commands are declared: the options that all have, the forms of arguments, the decorator."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import click
+from click.core import ParameterSource
+
+from agentmem.adapters.cli.session import Mode, Session
+from agentmem.errors import InvalidInput
+
+EXAMPLES = "Examples:"
+_GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+
+
+class Command(click.Command):
+    """A command, and the verbs of the store that it stands for."""
+
+    verbs: tuple[str, ...] = ()
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Note a global option in the session; one after the command goes before one in front of it."""
+    name = parameter.name or ""
+    if context.get_parameter_source(name) in _GIVEN:
+        context.ensure_object(Session).given[name.removeprefix("common_")] = value
+    return value
+
+
+def _common(
+    name: str, help: str, *, leaf: bool, shown: bool = False, env: str | None = None, short: str = "", **attrs: Any
+) -> click.Option:
+    declared = [f"--{name}", f"common_{name.replace('-', '_')}"] + ([short] if short else [])
+    return click.Option(
+        declared,
+        help=help,
+        expose_value=False,
+        is_eager=True,
+        callback=_keep,
+        hidden=leaf and not shown,
+        envvar=None if leaf else env,
+        show_envvar=True,
+        **attrs,
+    )
+
+
+def common_options(*, leaf: bool) -> list[click.Option]:
+    """The global options: shown in full on `agentmem --help`, taken by every command."""
+    text: dict[str, Any] = {"leaf": leaf}
+    flag: dict[str, Any] = {"leaf": leaf, "is_flag": True}
+    origins = click.Choice(("agent", "tool", "web", "import", "user"))
+    return [
+        _common("db", "The file; by default agentmem.db in your data directory.", env="AGENTMEM_DB", metavar="PATH", **text),
+        _common("project", "The namespace in it; by default the one the current directory stands for.",
+                env="AGENTMEM_PROJECT", metavar="NAME", **text),
+        _common("author", "A label for who writes.", env="AGENTMEM_AUTHOR", metavar="LABEL", **text),
+        _common("run", "A label for this run of an agent; claims are held by it.", env="AGENTMEM_RUN",
+                metavar="LABEL", **text),
+        _common("task", "The goal or step that is worked on.", env="AGENTMEM_TASK", metavar="REF", **text),
+        _common("origin", "Where what is written comes from; agent by default. tool, web and import are shown quoted."
+                " user, a person, is taken at a terminal, elsewhere with --yes.", type=origins, **text),
+        _common("claim", "Act under the claims of this token, which agentmem claim printed.", env="AGENTMEM_CLAIM",
+                metavar="TOKEN", **text),
+        _common("key-file", "Take the key from this file. A key is never an argument.", metavar="PATH", **text),
+        _common("ask-key", "Ask for the passphrase, at a terminal.", **flag),
+        _common("read-only", "Take no write lock and change nothing.", **flag),
+        _common("yes", "Yes to what would be asked.", **flag),
+        _common("json", "The answer as JSON on stdout, an error as JSON on stderr.", shown=True, **flag),
+        _common("quiet", "No remarks on stderr; of an answer its essence only.", shown=True, short="-q", **flag),
+    ]  # fmt: skip
+
+
+def command(
+    name: str,
+    *,
+    store: Mode | None = "read",
+    verbs: Sequence[str] = (),
+    group: click.Group | None = None,
+) -> Callable[[Callable[..., None]], Command]:
+    """Make a command of a function.
+
+    Args:
+        name: Its name.
+        store: How to open the store, which the function then gets after the session; None for a session alone.
+        verbs: The verbs of the Python store that it stands for, as `notes.add`.
+        group: The group it belongs to; the root if None.
+    """
+
+    def decorate(function: Callable[..., None]) -> Command:
+        @functools.wraps(function)
+        def run(**values: Any) -> None:
+            session = click.get_current_context().ensure_object(Session)
+            if store is None:
+                function(session, **values)
+                return
+            with session.opened(store) as opened:
+                function(session, opened, **values)
+
+        made = click.command(name, cls=Command, epilog=_EPILOG)(run)
+        made.params.extend(common_options(leaf=True))
+        made.verbs = tuple(verbs)
+        if group is not None:
+            group.add_command(made)
+        return made
+
+    return decorate
+
+
+_EPILOG = "Also takes --db, --project, --author, --run, --task, --origin, --claim, --key-file: see agentmem --help."
+
+budget = click.option("--budget", type=int, default=2000, show_default=True, help="Tokens of the answer, from 300.")
+request_id = click.option("--request-id", metavar="ID", help="Makes a retry safe: repeated, it writes nothing again.")
+expected_revision = click.option(
+    "--expected-revision", type=int, metavar="N", help="The revision you have seen; another one is a conflict."
+)
+where = click.option("--where", metavar="WHERE", help="Only those that match, e.g. \"check.authz is null\".")
+parameters = click.option(
+    "--param", "parameters", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="The value of :NAME in WHERE."
+)
+checks = click.option("--check", "-c", "checks", multiple=True, metavar="NAME", help="A check; several times for more.")
+
+
+def limit(default: int = 100) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option `--limit`."""
+    return click.option("--limit", "-n", type=int, default=default, show_default=True, help="At most so many.")
+
+
+def after(kind: Literal["id", "cursor"]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option `--after`, which continues a list."""
+    if kind == "id":
+        return click.option("--after", type=int, default=0, help="Continue after this id.")
+    return click.option("--after", metavar="CURSOR", help="Continue: what the page before named.")
+
+
+def pairs(given: Iterable[str], name: str) -> dict[str, Any]:
+    """`name=text` and `name:=JSON` as values by name.
+
+    Raises:
+        InvalidInput: One has neither form, or its JSON does not parse.
+    """
+    found: dict[str, Any] = {}
+    for pair in given:
+        key, sign, value = pair.partition("=")
+        if not sign or not key.strip(":"):
+            raise InvalidInput(f"{name} {pair!r} is not NAME=TEXT or NAME:=JSON")
+        if not key.endswith(":"):
+            found[key] = value
+            continue
+        try:
+            found[key[:-1]] = json.loads(value)
+        except ValueError as error:
+            raise InvalidInput(
+                f"{name} {pair!r} has no JSON after :=", why=str(error), next="Write NAME=TEXT for text"
+            ) from None
+    return found
+
+
+def results(given: Iterable[str]) -> dict[str, str]:
+    """`check=result` as results by check."""
+    found = {}
+    for pair in given:
+        key, sign, value = pair.partition("=")
+        if not sign:
+            raise InvalidInput(f"--check {pair!r} is not NAME=RESULT", next="RESULT is pass, fail, na or error")
+        found[key] = value
+    return found
+
+
+def microseconds(given: str | None) -> int | None:
+    """A time that was written as ISO 8601 or as microseconds since 1970.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    if given is None:
+        return None
+    if given.lstrip("-").isdigit():
+        return int(given)
+    import datetime
+
+    try:
+        moment = datetime.datetime.fromisoformat(given)
+    except ValueError:
+        raise InvalidInput(
+            f"{given!r} is no time", next="Write 2026-11-30, 2026-11-30T12:00:00Z, or microseconds since 1970"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return round(moment.timestamp() * 1_000_000)
