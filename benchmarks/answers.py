@@ -7,14 +7,14 @@ from typing import Any
 
 from agentmem import Store
 from benchmarks.corpus import corpus, goals_of, opened, steps_of
-from benchmarks.measure import Figure, median, series, spread
+from benchmarks.measure import Figure, Times, series
 from benchmarks.run import Setting
 
 _TASKS = 25
 
 
 def figures(setting: Setting) -> list[Figure]:
-    """Each form of both calls, warmed, over many tasks; the ratio to a hundredth of the notes in one store."""
+    """Each form of both calls, warmed, over many tasks; the ratio to a hundredth of the notes, by time computed."""
     found = []
     for shape in ("lifelike", "untouched"):
         large = _measured(setting, shape, setting.notes, setting.goals)
@@ -23,17 +23,17 @@ def figures(setting: Setting) -> list[Figure]:
         small = [_measured(setting, shape, few, goals) for goals in (setting.goals, max(setting.goals // 100, 2))]
         for name, times in large.items():
             ratios = {
-                f"× of {few} in {goals} goals": round(median(times) / median(one[name]), 2)
+                f"× of {few} in {goals} goals": round(times.cpu_median / one[name].cpu_median, 2)
                 for goals, one in zip((setting.goals, max(setting.goals // 100, 2)), small, strict=True)
             }
-            found.append(Figure("answer", f"{name}, {setting.notes} notes, {shape}", median(times), "ms", 5,
-                                more=spread(times) | ratios))  # fmt: skip
+            found.append(Figure("answer", f"{name}, {setting.notes} notes, {shape}", times.median, "ms", 5,
+                                more=times.spread | ratios))  # fmt: skip
             best = min(ratios.values())
             found.append(Figure("answer", f"{name}, {shape}, {setting.notes} against {few} notes", best, "×", 2))
     return found
 
 
-def _measured(setting: Setting, shape: str, notes: int, goals: int) -> dict[str, list[float]]:
+def _measured(setting: Setting, shape: str, notes: int, goals: int) -> dict[str, Times]:
     with opened(corpus(setting.directory, shape, notes, goals)) as store:
         times = {}
         for name, calls in _calls(store).items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agentmem import Row
 from benchmarks.corpus import opened
-from benchmarks.measure import Figure, median, series, spread
+from benchmarks.measure import Figure, series
 from benchmarks.run import Setting
 
 
@@ -16,13 +16,17 @@ def figures(setting: Setting) -> list[Figure]:
     found = []
     with opened(path) as store:
         for where in ("check.authz is null", "check.authz = 'fail'", "check.authz is null and attrs.area = 'api'"):
-            first = series([lambda: store.entities.query("host", where=where)] * setting.rounds(60), 1)[1:]  # noqa: B023
+            first = series([lambda: store.entities.query("host", where=where)] * setting.rounds(60))  # noqa: B023
             total = series([lambda: store.entities.query("host", where=where, total=True)] * setting.rounds(30))  # noqa: B023
-            found.append(Figure("entities", f"query {where!r}, first page", median(first), "ms", 2, more=spread(first)))
-            found.append(Figure("entities", f"query {where!r}, with the total", median(total), "ms", 30, more=spread(total)))
+            found.append(Figure("entities", f"query {where!r}, first page", first.median, "ms", 2, more=first.spread))
+            found.append(
+                Figure("entities", f"query {where!r}, with the total", total.median, "ms", 30, more=total.spread)
+            )
         after = store.entities.query("host", where="check.authz is null").after
-        further = series([lambda: store.entities.query("host", where="check.authz is null", after=after)] * setting.rounds(60))
-        found.append(Figure("entities", "the page after it", median(further), "ms", 2, more=spread(further)))
+        further = series(
+            [lambda: store.entities.query("host", where="check.authz is null", after=after)] * setting.rounds(60)
+        )
+        found.append(Figure("entities", "the page after it", further.median, "ms", 2, more=further.spread))
     return found
 
 
@@ -35,7 +39,9 @@ def _store(setting: Setting) -> Path:
         for start in range(0, setting.notes, 5000):
             with store.transaction():
                 rows = [
-                    Row(f"host-{n:06}.example.com", attrs={"area": areas[n % 4], "port": n % 9000, "score": n % 97 / 97})
+                    Row(
+                        f"host-{n:06}.example.com", attrs={"area": areas[n % 4], "port": n % 9000, "score": n % 97 / 97}
+                    )
                     for n in range(start, min(start + 5000, setting.notes))
                 ]
                 store.entities.put_many("host", rows=rows)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from benchmarks.measure import Figure, median
+from benchmarks.measure import Figure
 from benchmarks.run import Setting
 
 SOURCES = Path(__file__).parent.parent / "src"
@@ -28,11 +29,11 @@ def figures(setting: Setting) -> list[Figure]:
         env={"PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     heavy = loaded.stdout.strip()
-    beyond = median([one - other for one, other in zip(ours, bare, strict=True)])
-    apsw_attrs = median([one - other for one, other in zip(parts, bare, strict=True)])
+    beyond = statistics.median([one - other for one, other in zip(ours, bare, strict=True)])
+    apsw_attrs = statistics.median([one - other for one, other in zip(parts, bare, strict=True)])
     return [
         Figure("import", f"agentmem beyond bare Python, heavy modules {heavy}", beyond, "ms", 60,
-               more={"bare": round(median(bare), 1), "of it apsw and attrs": round(apsw_attrs, 1)})
+               more={"bare": round(statistics.median(bare), 1), "of it apsw and attrs": round(apsw_attrs, 1)})
     ]  # fmt: skip
 
 

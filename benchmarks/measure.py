@@ -36,33 +36,48 @@ class Figure:
         return asdict(self) | {"held": self.held}
 
 
-def timed(call: Callable[[], Any]) -> float:
-    """Milliseconds of one call."""
-    begun = time.perf_counter_ns()
-    call()
-    return (time.perf_counter_ns() - begun) / 1e6
+@dataclass
+class Times:
+    """Milliseconds of repeated calls.
+
+    `cpu` is what this thread computed: on a busy machine it says more than the time that passed.
+    """
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    def time(self, call: Callable[[], Any]) -> None:
+        """Make one call and note its time."""
+        computed, begun = time.thread_time_ns(), time.perf_counter_ns()
+        call()
+        self.wall.append((time.perf_counter_ns() - begun) / 1e6)
+        self.cpu.append((time.thread_time_ns() - computed) / 1e6)
+
+    @property
+    def median(self) -> float:
+        """Of the time that passed."""
+        return statistics.median(self.wall)
+
+    @property
+    def cpu_median(self) -> float:
+        """Of the time computed."""
+        return statistics.median(self.cpu)
+
+    @property
+    def spread(self) -> dict[str, float]:
+        """What a row says beside its median."""
+        ordered = sorted(self.wall)
+        p95 = ordered[min(int(len(ordered) * 0.95), len(ordered) - 1)]
+        return {"p95": round(p95, 3), "cpu": round(self.cpu_median, 3), "n": len(ordered)}
 
 
-def series(calls: Iterable[Callable[[], Any]], rounds: int = 1) -> list[float]:
-    """Milliseconds of each call, all of them in turn, several times."""
-    wanted = list(calls)
-    return [timed(call) for _ in range(rounds) for call in wanted]
-
-
-def median(times: Sequence[float]) -> float:
-    """The median."""
-    return statistics.median(times)
-
-
-def percentile(times: Sequence[float], part: float) -> float:
-    """The value that this part of the times does not exceed."""
-    ordered = sorted(times)
-    return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
-
-
-def spread(times: Sequence[float]) -> dict[str, float]:
-    """What a row says beside its median."""
-    return {"p95": round(percentile(times, 0.95), 3), "n": len(times)}
+def series(calls: Iterable[Callable[[], Any]], rounds: int = 1) -> Times:
+    """Times of the calls, all of them in turn, several times."""
+    wanted, times = list(calls), Times()
+    for _ in range(rounds):
+        for call in wanted:
+            times.time(call)
+    return times
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -74,4 +89,6 @@ def table(figures: Sequence[Figure]) -> str:
         rows.append((f"{one.theme}: {one.what}", f"{one.value:.3g} {one.unit}" if one.value < 1000
                      else f"{one.value:.0f} {one.unit}", aim, one.held, beside))  # fmt: skip
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )

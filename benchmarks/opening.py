@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.corpus import corpus, opened
-from benchmarks.measure import Figure, median, spread, timed
+from benchmarks.measure import Figure, Times
 from benchmarks.run import Setting
 
 
@@ -12,14 +12,14 @@ def figures(setting: Setting) -> list[Figure]:
     found = []
     for shape in ("lifelike", "untouched"):
         path = corpus(setting.directory, shape, setting.notes, setting.goals)
-        opens, answers = [], []
+        opens, answers = Times(), Times()
         for _ in range(setting.rounds(40)):
             stores = []
-            opens.append(timed(lambda: stores.append(opened(path))))  # noqa: B023
-            answers.append(timed(stores[0].resume))
+            opens.time(lambda: stores.append(opened(path)))  # noqa: B023
+            answers.time(stores[0].resume)
             stores[0].close()
-        found.append(Figure("open", f"{setting.notes} notes, {shape}, raw key", median(opens), "ms", 10, more=spread(opens)))
         found.append(
-            Figure("open", f"then the first resume(), {shape}", median(answers), "ms", more=spread(answers))
+            Figure("open", f"{setting.notes} notes, {shape}, raw key", opens.median, "ms", 10, more=opens.spread)
         )
+        found.append(Figure("open", f"then the first resume(), {shape}", answers.median, "ms", more=answers.spread))
     return found

@@ -55,7 +55,10 @@ def plan(store: Store, meter: Meter) -> tuple[int, list[int]]:
     meter.call(store.entities.expect("endpoint", CHECKS), "endpoint", CHECKS)
     areas = ["cart", "account", "search", "orders"]
     rows = [
-        Row(f"{('GET', 'POST', 'PUT', 'DELETE')[number % 4]} /v1/{areas[number // 50]}/{number}", attrs={"area": areas[number // 50]})
+        Row(
+            f"{('GET', 'POST', 'PUT', 'DELETE')[number % 4]} /v1/{areas[number // 50]}/{number}",
+            attrs={"area": areas[number // 50]},
+        )
         for number in range(ENDPOINTS)
     ]
     meter.call(store.entities.put_many("endpoint", rows=rows), "endpoint", [row.key for row in rows])
@@ -90,7 +93,9 @@ def work(store: Store, meter: Meter, step: int, rng: random.Random, tested: dict
             if any(one.status == "failed" for one in tried.earlier):
                 store.attempts.close(tried, "unclear", why="not made: it failed before")
             else:
-                meter.call(store.attempts.close(tried, "failed", why="the gateway answers 400 before the handler"), "failed")
+                meter.call(
+                    store.attempts.close(tried, "failed", why="the gateway answers 400 before the handler"), "failed"
+                )
     return done
 
 
@@ -124,7 +129,9 @@ def main() -> None:
                 store = Store.open(path, project="shop", key=key, author="lead", run="lead")
                 back = store.resume(goal, budget=2000)
                 left = store.left(goal)
-                rows.append((f"lost context {stretch}", 2, 0, back.tokens + left.tokens, f"{left.marks_total} marks left"))
+                rows.append(
+                    (f"lost context {stretch}", 2, 0, back.tokens + left.tokens, f"{left.marks_total} marks left")
+                )
         for step in steps:
             store.summarize(step, work="All checks run.", result="See the failed checks.")
         store.summarize(goal, work="Four areas tested.", result="See the parts.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentmem import Store
 from agentmem.recall.find import Found
 from benchmarks.corpus import corpus, opened
-from benchmarks.measure import Figure, median, percentile, series, spread, timed
+from benchmarks.measure import Figure, series
 from benchmarks.run import Setting
 from benchmarks.words import Words
 
@@ -40,10 +40,10 @@ def figures(setting: Setting) -> list[Figure]:
     for shape in ("lifelike", "untouched"):
         with opened(corpus(setting.directory, shape, setting.notes, setting.goals)) as store:
             store.find(queries[0][1])
-            times = {query: (name, timed(lambda query=query: store.find(query))) for name, query in queries}
+            first = series([lambda query=query: store.find(query) for _, query in queries])
             again = series([lambda query=query: store.find(query) for _, query in queries])
-            found.append(Figure("find", f"the mix, {setting.notes} notes, {shape}", median(again), "ms", 10,
-                                more=spread(again) | {"first time": round(median([t for _, t in times.values()]), 2)}))  # fmt: skip
+            found.append(Figure("find", f"the mix, {setting.notes} notes, {shape}", again.median, "ms", 10,
+                                more=again.spread | {"first time": round(first.median, 2)}))  # fmt: skip
             if shape == "lifelike":
                 found += _by_kind(store, queries)
     return found
@@ -55,8 +55,8 @@ def _by_kind(store: Store, queries: list[tuple[str, str]]) -> list[Figure]:
         asked = [query for name, query in queries if name == kind]
         times = series([lambda query=query: store.find(query) for query in asked], rounds=2)
         steps = [_step(store.find(query)) for query in asked]
-        more = {"p95": round(percentile(times, 0.95), 2), **{step: steps.count(step) for step in dict.fromkeys(steps)}}
-        found.append(Figure("find", kind, median(times), "ms", more=more))
+        more = times.spread | {step: steps.count(step) for step in dict.fromkeys(steps)}
+        found.append(Figure("find", kind, times.median, "ms", more=more))
     return found
 
 

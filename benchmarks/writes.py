@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from agentmem.engine.connection import connect
 from benchmarks.corpus import NOTE_WORDS, batches, corpus, new_note, opened
-from benchmarks.measure import Figure, median, percentile, timed
+from benchmarks.measure import Figure, Times
 from benchmarks.run import Setting
 from benchmarks.words import Words
 
@@ -49,27 +50,26 @@ def one_by_one(setting: Setting, place: str, directory: Path, base: Path | None)
         shutil.copyfile(paths[0], path)
     statements = _harvested(paths[0], notes)
     store, hand = opened(paths[1]), ByHand(paths[2])
-    times: dict[str, list[float]] = {"library": [], "by hand": []}
+    times = {"library": Times(), "by hand": Times()}
     for number, (note, rows) in enumerate(zip(notes, statements, strict=True)):
         calls: list[tuple[str, Callable[[], Any]]] = [
             ("library", lambda note=note: store.notes.add(note.kind, note.title, body=note.body)),
             ("by hand", lambda rows=rows: hand.write(rows)),
         ]
         for name, call in calls if number % 2 else reversed(calls):
-            times[name].append(timed(call))
+            times[name].time(call)
     same = _same(store, hand)
     store.close()
     hand.connection.close()
     for path in paths:
         _remove(path)
-    skipped = len(notes) // 10
-    library, by_hand = times["library"][skipped:], times["by hand"][skipped:]
+    library, by_hand = times["library"], times["by hand"]
     into = "a new file" if base is None else f"{setting.notes} notes"
     return [
         Figure("write", f"notes.add of {NOTE_WORDS} words into {into} on {place}: by hand / library",
-               median(by_hand) / median(library), "×", 0.6, least=True,
-               more={"library ms": round(median(library), 3), "p95": round(percentile(library, 0.95), 3),
-                     "by hand ms": round(median(by_hand), 3), "same rows": same})
+               by_hand.median / library.median, "×", 0.6, least=True,
+               more={"by cpu": round(by_hand.cpu_median / library.cpu_median, 3), "library ms": round(library.median, 3),
+                     "cpu": round(library.cpu_median, 3), "by hand ms": round(by_hand.median, 3), "same rows": same})
     ]  # fmt: skip
 
 
@@ -104,7 +104,11 @@ def _harvested(path: Path, notes: list[Any]) -> list[tuple[tuple[str, tuple[Any,
                 columns[table] = rows
     inserts = {
         table: f"INSERT INTO {name} VALUES ({', '.join('?' * len(columns[table][0]))})"
-        for table, name in (("event", "event"), ("note", "note"), ("search_content", "search (rowid, title, body, extra)"))
+        for table, name in (
+            ("event", "event"),
+            ("note", "note"),
+            ("search_content", "search (rowid, title, body, extra)"),
+        )
     }
     return [
         tuple((inserts[table], row) for table, row in zip(columns, rows, strict=True))
@@ -134,7 +138,7 @@ def bulk(setting: Setting, place: str, directory: Path) -> Figure:
                     store.notes.add_many(notes)
             rates.append(total / (time.perf_counter() - begun))
         _remove(path)
-    return Figure("write", f"{total} notes in one transaction on {place}", median(rates), "/s", 4000, least=True,
+    return Figure("write", f"{total} notes in one transaction on {place}", statistics.median(rates), "/s", 4000, least=True,
                   more={"stretch": 6000, "best": round(max(rates))})  # fmt: skip
 
 

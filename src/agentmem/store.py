@@ -26,6 +26,7 @@ from agentmem.engine.migrations import SCHEMA
 from agentmem.errors import Closed, InvalidInput, NotAStore
 from agentmem.log import replay
 from agentmem.log.ledger import Clock, Ledger, Transaction, system_clock
+from agentmem.recall import reindex
 from agentmem.recall.find import Found, find
 from agentmem.records import claims, entity_rows, note_rows, reports, scopes, validate
 from agentmem.records import confirm as confirmations
@@ -105,6 +106,7 @@ class _Shared:
         self.ledger = ledger
         self.leases = Leases()
         self.counter = counter
+        self.reindexing: threading.Thread | None = None
         # Up to which seq each run has had the news of its task.
         self.heard: dict[tuple[str | None, int], int] = {}
         self.lock = threading.Lock()
@@ -193,13 +195,16 @@ class Store:
         try:
             with database.read() as connection:
                 store = connection.execute("SELECT value FROM meta WHERE name = 'store'").fetchone()
-            if store is None:
-                raise NotAStore(f"{path} has no identity", next="Restore it from a backup")
+                if store is None:
+                    raise NotAStore(f"{path} has no identity", next="Restore it from a backup")
+                old_index = reindex.outdated(connection)
         except BaseException:
             database.close()
             raise
         ledger = Ledger(database, KINDS, store[0], clock)
         shared = _Shared(database, ledger, counter)
+        if old_index and not read_only:
+            shared.reindexing = reindex.in_background(database)
         return cls(shared, Binding(ledger, name, actor, shared.leases))
 
     def close(self) -> None:
@@ -630,6 +635,20 @@ class Store:
         if independent:
             problems += self._shared.database.independent_check()
         return Verified(events, self._shared.ledger.head(), tuple(problems))
+
+    def wait_for_index(self, timeout: float | None = None) -> bool:
+        """Wait until the full-text index is whole again, after a change of the analyser had it rebuilt.
+
+        Args:
+            timeout: Seconds to wait at most.
+
+        Returns:
+            Whether it is.
+        """
+        if self._shared.reindexing is not None:
+            self._shared.reindexing.join(timeout)
+        with self._shared.database.read() as connection:
+            return not reindex.outdated(connection)
 
     def stats(self) -> Stats:
         """Sizes of file and log, and how many records of each type."""

@@ -77,12 +77,24 @@ def moment(microseconds: int) -> _datetime.datetime:
 
 
 class Transit:
-    """What became of the transaction a value was made in. One object is shared by all of them."""
+    """What became of the transaction, or savepoint, that a value was made in; shared by all that were made there."""
 
-    __slots__ = ("state",)
+    __slots__ = ("_outer", "_state")
 
-    def __init__(self) -> None:
-        self.state: Literal["open", "committed", "rolled_back"] = "open"
+    def __init__(self, outer: Transit | None = None) -> None:
+        self._outer = outer
+        self._state: Literal["open", "committed", "rolled_back"] = "open"
+
+    @property
+    def state(self) -> Literal["open", "committed", "rolled_back"]:
+        """What a savepoint kept is committed when the transaction around it is."""
+        if self._state == "committed" and self._outer is not None:
+            return self._outer.state
+        return self._state
+
+    def settle(self, *, committed: bool) -> None:
+        """Say how it ended."""
+        self._state = "committed" if committed else "rolled_back"
 
 
 @frozen

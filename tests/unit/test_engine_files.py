@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.engine import files
 from agentmem.engine.database import Database, Migration
 from agentmem.engine.files import NETWORK_TYPES, file_system_check, file_system_type, lock_holders, publish
 from agentmem.errors import NetworkFileSystem, StorageWarning
@@ -64,21 +65,38 @@ def test_no_text_breaks_the_parser(text: str, path: str) -> None:
     assert isinstance(file_system_type(text, "/" + path), str)
 
 
+linux = pytest.mark.skipif(sys.platform != "linux", reason="mounts are listed in /proc on Linux alone")
+
+
+def mount(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The kernel says that everything lies on one file system of a kind."""
+    real = Path.read_text
+
+    def read_text(self: Path, *args: Any, **kwargs: Any) -> str:
+        if str(self) == "/proc/self/mountinfo":
+            return f"27 1 254:0 / / rw,relatime - {kind} somewhere rw\n"
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+
+
+@linux
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"])
 def test_network_file_systems_are_refused_before_any_byte(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
     """TRAPS 5: a store on a network file system is refused with its own error, and nothing is made there."""
-    monkeypatch.setattr(files, "_file_system_of", lambda path: kind)
+    mount(monkeypatch, kind)
     with pytest.raises(NetworkFileSystem, match=kind):
         Database.open(tmp_path / "s.db", schema=SCHEMA, key=bytes(32))
     assert list(tmp_path.iterdir()) == []
     assert kind in NETWORK_TYPES
 
 
+@linux
 def test_unknown_fuse_warns_and_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """TRAPS 5: another FUSE file system is used, with a warning."""
-    monkeypatch.setattr(files, "_file_system_of", lambda path: "fuse.something")
+    mount(monkeypatch, "fuse.something")
     with pytest.warns(StorageWarning, match=r"fuse\.something"):
         Database.open(tmp_path / "s.db", schema=SCHEMA, key=bytes(32)).close()
 
@@ -124,14 +142,13 @@ def test_publish_without_links_never_replaces(monkeypatch: pytest.MonkeyPatch, t
         raise OSError(errno.EPERM, "no links here")
 
     monkeypatch.setattr(os, "link", no_links)
-    test_publish_never_replaces_names = {"t", ".t.lock"}
     target = tmp_path / "t"
     for content, won in (("first", True), ("second", False)):
         temporary = tmp_path / ".tmp"
         temporary.write_text(content)
         assert publish(temporary, target) is won
     assert target.read_text() == "first"
-    assert {path.name for path in tmp_path.iterdir()} <= test_publish_never_replaces_names
+    assert {path.name for path in tmp_path.iterdir()} <= {"t", ".t.lock"}
 
 
 def test_a_store_is_made_without_links(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def _no_other_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith("AGENTMEM_KEY"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(keys, "default_key_file", lambda: tmp_path / "config" / "agentmem" / "key")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setitem(sys.modules, "keyring", None)
 
 
@@ -200,7 +200,7 @@ def test_an_existing_file_never_gets_a_new_key(tmp_path: Path) -> None:
     """A missing key for an existing file is KeyMissing, and no key file is made."""
     with pytest.raises(KeyMissing, match=r"store\.db"):
         resolved(existing=True)
-    assert not (tmp_path / "config").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_default_key_is_made_once(tmp_path: Path) -> None:
@@ -209,7 +209,8 @@ def test_the_default_key_is_made_once(tmp_path: Path) -> None:
     again = resolved(existing=False)
     assert (first.made, again.made, first.material) == (True, False, again.material)
     assert first.source is KeySource.DEFAULT_FILE
-    assert first.path == tmp_path / "config" / "agentmem" / "key"
+    assert first.path == keys.default_key_file()
+    assert first.path.is_relative_to(tmp_path)
     assert resolved(existing=True).material == first.material
     assert [path.name for path in first.path.parent.iterdir()] == ["key"]
 
@@ -229,7 +230,8 @@ def test_the_default_key_file_is_private() -> None:
 
 def test_a_key_file_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
     """Where the config directory can't be made, the error says so and is ours."""
-    (tmp_path / "config").write_text("in the way")
+    for name in ("config", "home"):
+        (tmp_path / name).write_text("in the way")
     with pytest.raises(IoFailed, match="could not be made"):
         resolved(existing=False)
 

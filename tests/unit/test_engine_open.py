@@ -13,15 +13,14 @@ import apsw
 import pytest
 
 from agentmem.engine import connection as connection_module
-from agentmem.engine.database import Database, Migration, SqlFunction
-from agentmem.engine.keys import KeySource, stretch
+from agentmem.engine.database import Database, Migration
+from agentmem.engine.keys import KeySource, default_key_file, stretch
 from agentmem.engine.pages import APPLICATION_ID, FirstPage, first_page_state
 from agentmem.errors import (
     CipherMissing,
     Closed,
     InvalidInput,
     KeyMissing,
-    NewerFile,
     NotAStore,
     ReadOnly,
     StoreExists,
@@ -47,6 +46,7 @@ def _no_key_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith("AGENTMEM_KEY"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture
@@ -312,14 +312,14 @@ def test_a_damaged_first_page_looks_like_a_wrong_key(path: Path) -> None:
     assert first_page_state(path, KEY) is FirstPage.SOUND
 
 
-def test_an_existing_file_without_a_key_is_key_missing(path: Path, tmp_path: Path) -> None:
+def test_an_existing_file_without_a_key_is_key_missing(path: Path) -> None:
     """A missing key for an existing file is KeyMissing; no key file is made and no byte changed."""
     opened(path).close()
     before = digests(path)
     with pytest.raises(KeyMissing):
         opened(path, key=None)
     assert digests(path) == before
-    assert not (tmp_path / "config").exists()
+    assert not default_key_file().exists()
 
 
 def test_the_default_key_serves_every_store_of_the_user(path: Path) -> None:
@@ -364,91 +364,6 @@ def test_plain_apsw_is_one_clear_error(path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(CipherMissing, match="no encryption"):
         opened(path)
     assert list(path.parent.iterdir()) == []
-
-
-# Schema
-
-
-@pytest.mark.parametrize("earlier", [1, 2, 3])
-def test_every_earlier_version_is_brought_up_to_date(path: Path, earlier: int) -> None:
-    """A file of each earlier version ends with the same tables as a new one."""
-    opened(path, schema=SCHEMA[:earlier]).close()
-    with opened(path) as database:
-        assert rows(database) == [(1, "one!")]
-        assert rows(database, "PRAGMA user_version") == [(3,)]
-
-
-def test_a_failed_migration_leaves_the_last_good_version(path: Path) -> None:
-    """Each migration is one transaction: the second fails, the first one's file stays and opens as it was."""
-    opened(path, schema=(ONE,)).close()
-    broken = Migration(2, "broken", ("ALTER TABLE t ADD COLUMN c TEXT", "INSERT INTO nowhere VALUES (1)"))
-    with pytest.raises(apsw.SQLError, match="nowhere"):
-        opened(path, schema=(ONE, broken))
-    with opened(path, schema=(ONE,)) as database:
-        assert rows(database, "SELECT * FROM t") == [(1, "one")]
-        assert rows(database, "PRAGMA user_version") == [(1,)]
-
-
-@pytest.mark.parametrize("options", [{}, {"read_only": True}])
-def test_a_newer_file_is_left_alone(path: Path, options: dict[str, object]) -> None:
-    """A file of a later version is NewerFile, and not a byte of it changes."""
-    opened(path).close()
-    before = digests(path)
-    with pytest.raises(NewerFile, match="later version"):
-        opened(path, schema=SCHEMA[:2], **options)
-    after = digests(path)
-    # Reading leaves an empty -wal beside the file, and memory shared between readers.
-    assert after.pop("store.db-wal", EMPTY) == EMPTY
-    after.pop("store.db-shm", None)
-    assert after == before
-
-
-def test_an_older_process_writes_nothing_after_a_migration(path: Path) -> None:
-    """TRAPS 8: a store still open with the older schema gets NewerFile on every transaction, and nothing is written."""
-    with opened(path, schema=(ONE,)) as older:
-        with older.write() as connection:
-            connection.execute("INSERT INTO t (b) VALUES ('before')")
-        opened(path, schema=SCHEMA).close()
-        with pytest.raises(NewerFile), older.write() as connection:
-            connection.execute("INSERT INTO t (b) VALUES ('after')")
-        with pytest.raises(NewerFile), older.read():
-            pass
-    with opened(path) as database:
-        assert rows(database, "SELECT b FROM t") == [("one",), ("before",)]
-
-
-def test_a_schema_with_a_gap_is_refused(path: Path) -> None:
-    """Migrations are numbered 1, 2, 3, …."""
-    for schema in ((TWO,), (ONE, THREE), (ONE, ONE)):
-        with pytest.raises(InvalidInput, match="numbered"):
-            opened(path, schema=schema)
-
-
-def test_functions_work_in_triggers_of_an_untrusted_schema(path: Path) -> None:
-    """TRAPS 20: functions are innocuous and deterministic, so triggers and indexes may call them."""
-    schema = (
-        Migration(
-            1,
-            "trigger",
-            (
-                "CREATE TABLE t (a TEXT) STRICT",
-                "CREATE TABLE log (a TEXT) STRICT",
-                "CREATE TRIGGER t_in AFTER INSERT ON t BEGIN INSERT INTO log VALUES (shout(new.a)); END",
-                "CREATE INDEX t_shout ON t (shout(a))",
-            ),
-        ),
-    )
-    functions = [SqlFunction("shout", str.upper, 1)]
-    with opened(path, schema=schema, functions=functions) as database:
-        with database.write() as connection:
-            connection.execute("INSERT INTO t VALUES ('quiet')")
-        assert rows(database, "SELECT a, shout('x') FROM log") == [("QUIET", "X")]
-    with (
-        opened(path, schema=schema) as without,
-        pytest.raises(apsw.SQLError, match="shout"),
-        without.write() as connection,
-    ):
-        connection.execute("INSERT INTO t VALUES ('quiet')")
 
 
 # Read-only

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -270,6 +271,20 @@ def test_another_threads_write_is_waited_for_and_named(tmp_path: Path) -> None:
             other.submit(_write, database, "x").result()
         _write(database, "y")
         assert texts(database) == ["y"]
+
+
+def test_a_second_opening_in_one_process_is_told_apart(tmp_path: Path) -> None:
+    """Two stores of one file wait for each other like two processes, and Busy says that both are in this one."""
+    path = tmp_path / "s.db"
+    with (
+        Database.open(path, schema=SCHEMA, key=KEY) as first,
+        Database.open(path, schema=SCHEMA, key=KEY, busy_timeout=0.05) as second,
+        first.write(),
+    ):
+        with pytest.raises(Busy) as caught:
+            _write(second, "x")
+        if sys.platform == "linux":
+            assert "this process" in str(caught.value)
 
 
 def test_too_many_readers_is_busy(tmp_path: Path) -> None:

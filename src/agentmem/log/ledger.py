@@ -66,17 +66,23 @@ class Transaction:
         ledger = self._ledger
         self._block = ledger.database.write()
         self.connection = self._block.__enter__()
+        try:
+            self._begin(ledger)
+        except BaseException as error:
+            self._block.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def _begin(self, ledger: Ledger) -> None:
         # From here on this thread holds the write lock: `ledger.current` is its own or None.
         outer = self._outer = ledger.current
+        self.transit = Transit(None if outer is None else outer.transit)
         if outer is None:
-            self.transit = Transit()
             self.seq, self.chain = self.connection.execute(_LAST).fetchone() or (0, ledger.genesis)
         else:
-            self.transit = outer.transit
             self.seq, self.chain = outer.seq, outer.chain
             self._request = outer._request
         ledger.current = self
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -87,15 +93,11 @@ class Transaction:
         try:
             block.__exit__(kind, error, trace)
         except BaseException:
-            self._settle(committed=False)
+            self.transit.settle(committed=False)
             raise
-        self._settle(committed=error is None)
+        self.transit.settle(committed=error is None)
         if outer is not None and error is None:
             outer.seq, outer.chain = self.seq, self.chain
-
-    def _settle(self, *, committed: bool) -> None:
-        if self._outer is None:
-            self.transit.state = "committed" if committed else "rolled_back"
 
     @property
     def now(self) -> int:

@@ -181,9 +181,7 @@ def number(value: int | float) -> Literal:
         value: Finite, an int within ±(2^63-1); the caller has checked.
     """
     if isinstance(value, float) and value.is_integer() and abs(value) <= limits.INT_MAX:
-        exact = int(value)
-        # The float nearest to 2^63-1 is 2^63, which no 64-bit integer holds.
-        value = exact if abs(exact) <= limits.INT_MAX else value
+        value = int(value)
     return Literal(Kind.NUMBER, value)
 
 

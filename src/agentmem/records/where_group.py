@@ -12,7 +12,7 @@ from attrs import frozen
 
 from agentmem import limits
 from agentmem.errors import InvalidInput, LimitExceeded, WhereError
-from agentmem.records.where_ast import Kind
+from agentmem.records.where_ast import Kind, number
 from agentmem.records.where_fields import FieldMap, Resolved, Sql
 from agentmem.records.where_lex import TokenKind, tokens
 from agentmem.records.where_order import field_list, json_rank
@@ -21,7 +21,7 @@ from agentmem.types import Json
 
 __all__ = ["Group", "Grouping", "Groups", "Numbers", "compile_group"]
 
-_BOOLEAN, _NUMBER, _OTHER = 1, 2, 4
+_BOOLEAN, _OTHER = 1, 4
 _WHOLE: Final = "'integer'"
 _REAL: Final = "'real'"
 _NUMBERS: Final = f"{_WHOLE}, {_REAL}"
@@ -188,6 +188,6 @@ def _value(key: Resolved, row: Sequence[Any]) -> Json:
         return value
     if row[0] == _BOOLEAN:
         return bool(value)
-    if row[0] == _NUMBER and isinstance(value, float) and value.is_integer():
-        return int(value)
+    if isinstance(value, (int, float)):
+        return number(value).value
     return json.loads(str(value)) if row[0] == _OTHER else value

@@ -124,6 +124,14 @@ def test_groups_keep_the_types_of_their_values(typed):
     assert (found.total, found.rows, found.cut) == (11, 13, False)
 
 
+def test_a_number_in_a_group_has_one_spelling(table):
+    """443.0 is given as 443, and what is no 64-bit whole number as it is."""
+    for n, value in enumerate([443.0, 0.5, 1e300, 2**63 - 1, -0.0], start=1):
+        table.put(n, {"n": value})
+    found = [repr(group.values[0]) for group in table.groups("attrs.n").groups]
+    assert found == ["0", "0.5", "443", "9223372036854775807", "1e+300"]
+
+
 def test_groups_are_bounded_and_say_so(table):
     """A cut answer says how many groups and rows there are."""
     for n in range(1, 8):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
@@ -54,7 +55,8 @@ def common_options(*, leaf: bool) -> list[click.Option]:
     flag: dict[str, Any] = {"leaf": leaf, "is_flag": True}
     origins = click.Choice(("agent", "tool", "web", "import", "user"))
     return [
-        _common("db", "The file; by default agentmem.db in your data directory.", env="AGENTMEM_DB", metavar="PATH", **text),
+        _common("db", "The file; by default agentmem.db in your data directory.", env="AGENTMEM_DB",
+                metavar="PATH", **text),
         _common("project", "The namespace in it; by default the one the current directory stands for.",
                 env="AGENTMEM_PROJECT", metavar="NAME", **text),
         _common("author", "A label for who writes.", env="AGENTMEM_AUTHOR", metavar="LABEL", **text),
@@ -100,7 +102,7 @@ def command(
             with session.opened(store) as opened:
                 function(session, opened, **values)
 
-        made = click.command(name, cls=Command, epilog=_EPILOG)(run)
+        made = click.command(name, cls=Command, help=help_of(function), epilog=_EPILOG)(run)
         made.params.extend(common_options(leaf=True))
         made.verbs = tuple(verbs)
         if group is not None:
@@ -110,6 +112,20 @@ def command(
     return decorate
 
 
+def group(name: str, **attrs: Any) -> Callable[[Callable[..., Any]], click.Group]:
+    """Make a group of commands of a function, whose docstring is its help."""
+
+    def decorate(function: Callable[..., Any]) -> click.Group:
+        return click.Group(name, callback=function, help=help_of(function), **attrs)
+
+    return decorate
+
+
+def help_of(function: Callable[..., Any]) -> str:
+    """The docstring of a function as help: click is to keep the lines of the examples apart."""
+    return inspect.cleandoc(function.__doc__ or "").replace(EXAMPLES, f"\b\n{EXAMPLES}")
+
+
 _EPILOG = "Also takes --db, --project, --author, --run, --task, --origin, --claim, --key-file: see agentmem --help."
 
 budget = click.option("--budget", type=int, default=2000, show_default=True, help="Tokens of the answer, from 300.")
@@ -117,11 +133,11 @@ request_id = click.option("--request-id", metavar="ID", help="Makes a retry safe
 expected_revision = click.option(
     "--expected-revision", type=int, metavar="N", help="The revision you have seen; another one is a conflict."
 )
-where = click.option("--where", metavar="WHERE", help="Only those that match, e.g. \"check.authz is null\".")
+where = click.option("--where", metavar="WHERE", help='Only those that match, e.g. "check.authz is null".')
 parameters = click.option(
     "--param", "parameters", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="The value of :NAME in WHERE."
 )
-checks = click.option("--check", "-c", "checks", multiple=True, metavar="NAME", help="A check; several times for more.")
+checks = click.option("--check", "-c", "checks", multiple=True, metavar="NAME", help="A check; repeatable.")
 
 
 def limit(default: int = 100) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

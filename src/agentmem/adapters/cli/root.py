@@ -23,25 +23,34 @@ from agentmem.adapters.cli.output import (
 from agentmem.adapters.cli.session import Session, closed_streams_opened
 from agentmem.errors import AgentMemError
 
-# Where each command is: a module is imported when one of its commands is called.
-_PLACES: Final = {
-    "init": "storage", "import": "storage", "key": "storage", "stats": "storage", "verify": "storage",
-    "log": "storage", "projects": "storage",
-    "resume": "reading", "left": "reading", "find": "reading", "tree": "reading", "get": "reading",
-    "list": "reading", "summary": "reports", "checkpoint": "reports", "checkpoints": "reports", "confirm": "reports",
-    "add": "notes", "update": "notes", "move": "notes", "link": "notes", "unlink": "notes", "links": "notes",
-    "attempt": "work", "checklist": "work", "claim": "claims", "release": "claims", "claims": "claims",
-    "put": "entities", "rename": "entities", "mark": "entities", "unmark": "entities", "marks": "entities",
-    "expect": "entities", "query": "queries", "groups": "queries", "children": "queries",
+# Which module has a command: it is imported when one of its commands is called. In the order of the help.
+_SECTIONS: Final[dict[str, dict[str, str]]] = {
+    "Set up": {"init": "storage", "import": "importing", "key": "storage"},
+    "Come back to the work": {
+        "resume": "reading", "left": "reading", "find": "reading", "get": "reading", "list": "reading",
+        "tree": "reading", "checkpoints": "reports",
+    },
+    "Write down": {
+        "add": "notes", "update": "notes", "move": "notes", "attempt": "work", "checklist": "work",
+        "checkpoint": "reports", "summary": "reports", "confirm": "reports", "link": "notes", "unlink": "notes",
+        "links": "notes",
+    },
+    "Many things of a kind": {
+        "put": "entities", "mark": "entities", "unmark": "entities", "marks": "entities", "expect": "entities",
+        "query": "queries", "groups": "queries", "children": "queries", "rename": "entities",
+    },
+    "Share the work": {"claim": "claims", "release": "claims", "claims": "claims"},
+    "The store": {"projects": "storage", "log": "storage", "stats": "storage", "verify": "storage"},
 }  # fmt: skip
+_PLACES: Final = {name: place for section in _SECTIONS.values() for name, place in section.items()}
 
 
 class Root(click.Group):
     """The group of all commands, which it finds by name when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every name, in the order of the alphabet."""
-        return sorted(_PLACES)
+        """Every name, in the order of the help."""
+        return list(_PLACES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name, its module imported now."""
@@ -51,6 +60,25 @@ class Root(click.Group):
         module = importlib.import_module(f"agentmem.adapters.cli.{place}")
         found: click.Command = module.COMMANDS[cmd_name]
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names; of an unknown one the nearest is named."""
+        if args and args[0] not in _PLACES and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], _PLACES, 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by what they are for."""
+        for title, names in _SECTIONS.items():
+            rows = [(name, made.get_short_help_str(90)) for name in names if (made := self.get_command(ctx, name))]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def main(self, args: Any = None, prog_name: str | None = None, *rest: Any, **extra: Any) -> Any:
         """Run, show an error as what it is, and exit with its code."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -15,6 +15,7 @@ from agentmem.adapters.cli.output import Output, is_terminal
 from agentmem.errors import KeyMissing, StoreMissing
 
 if TYPE_CHECKING:
+    from agentmem.engine.keys import Key
     from agentmem.store import Store
 
 Mode: TypeAlias = Literal["read", "write", "create"]
@@ -95,19 +96,18 @@ class Session:
                 "--origin user is for what a person says. At a terminal it is taken as given; elsewhere add --yes."
             )
 
-    def key(self, *, new: bool) -> Callable[[], bytes | str] | None:
+    def key(self, *, new: bool) -> Key | None:
         """The key that was given by file or prompt; None where the library is to look for it."""
         name, asked = self.given.get("key_file"), self.given.get("ask_key")
         if name and asked:
             raise click.UsageError("--key-file and --ask-key exclude each other.")
         if name:
-            return lambda: key_of_file(Path(name).expanduser())
+            return key_of_file(Path(name).expanduser())
         if not asked:
             return None
         if not is_terminal(sys.stdin):
             raise click.UsageError("--ask-key needs a terminal. Elsewhere give --key-file, or set AGENTMEM_KEY_FILE.")
-        typed: str = click.prompt("Passphrase", hide_input=True, err=True, confirmation_prompt=new)
-        return lambda: typed
+        return str(click.prompt("Passphrase", hide_input=True, err=True, confirmation_prompt=new))
 
     def stdin(self) -> str:
         """All of stdin as text; only one argument can be `-`."""
@@ -118,7 +118,7 @@ class Session:
             raise click.UsageError("There is no stdin to read for -.")
         try:
             # Bytes, so that the locale has no say in what is read.
-            return click.get_binary_stream("stdin").read().decode("utf-8-sig")
+            return sys.stdin.buffer.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise click.UsageError(f"stdin is not UTF-8 at byte {error.start + 1}.") from None
 

@@ -20,7 +20,7 @@ _HIDDEN: Final = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u206
 
 def plain(value: Any) -> Any:
     """A value as what JSON has: attrs classes become objects, tuples lists, bytes hex, paths text."""
-    if value is None or isinstance(value, (bool, int, float, str)) and not isinstance(value, enum.Enum):
+    if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, enum.Enum)):
         return value
     if isinstance(value, enum.Enum):
         return value.value

@@ -41,6 +41,7 @@ _NO_STEP: Final = re.compile(
     r"|变更|改动|结论|成功)",
     re.IGNORECASE,
 )
+_HEADING: Final = re.compile(r"^ {0,3}#{1,6}(?:\s|$)")
 _TODO_HEADING: Final = re.compile(
     r"^(?:to[- ]?dos?|todo list|tasks?|task list|action items|work items?|待办(?:事项)?|待做|任务(?:列表|清单)?)$",
     re.IGNORECASE,
@@ -109,15 +110,22 @@ class Outline:
             self.take(line, line + 1)
 
     def text(self, start: int, end: int) -> str:
-        """The lines that nothing took, empty where only headings are left."""
+        """The lines that nothing took, empty where only rules are left."""
         kept: list[str] = []
         for number in range(start, min(end, len(self.lines))):
             line = self.lines[number].rstrip()
             if number not in self.gone and (line or (kept and kept[-1])):
                 kept.append(line)
         text = "\n".join(kept).strip("\n")
-        bare = [line for line in kept if line and not re.match(r"^#{1,6}\s|^(?:-{3,}|\*{3,}|_{3,})\s*$|^=+\s*$", line)]
+        bare = [line for line in kept if line and not re.match(r"^(?:-{3,}|\*{3,}|_{3,})\s*$|^=+\s*$", line)]
         return text if bare else ""
+
+    def section_text(self, section: Section) -> str:
+        """The text of a section that nothing took, after its heading where the status marker of that says a date."""
+        bare = split_marker(section.title)[0]
+        marker = section.title.replace(bare, "", 1)
+        heading = plain(section.title) if any(char.isdigit() for char in marker) else ""
+        return "\n\n".join(filter(None, (heading, self.text(section.body, section.end))))
 
     def note(
         self,
@@ -171,8 +179,9 @@ class Outline:
         self.take(section.start, section.end)
 
     def worth(self, section: Section) -> bool:
-        """Whether a section holds anything but what a template left."""
-        return any(line.strip() and not is_placeholder(line) for line in self.lines[section.body : section.end])
+        """Whether a section holds anything but headings and what a template left."""
+        lines = (line for line in self.lines[section.body : section.end] if not _HEADING.match(line))
+        return any(line.strip() and not is_placeholder(line) for line in lines)
 
     def _fact(self, section: Section, heading: Heading, path: tuple[str, ...], place: Place) -> None:
         draft = self.note("fact", section.title, path, place.text, line=section.start, place=place)
@@ -286,7 +295,7 @@ class Outline:
                 self.section(child, path, beneath)
             else:
                 self.inner(child, child_path, beneath)
-        draft.body = self.text(section.body, section.end)
+        draft.body = self.section_text(section)
 
     def work(
         self, blocks: tuple[Block, ...], draft: Draft, path: tuple[str, ...], place: Place, *, todo: bool = False

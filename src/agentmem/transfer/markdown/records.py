@@ -76,15 +76,16 @@ class RecordMaker:
             return
         for child in section.sections:
             child_heading = read_heading(split_marker(child.title)[0])
+            title = split_marker(child.title)[0]
+            if not self.outline.worth(child):
+                continue
             if is_record_role(child_heading.role) and child_heading.role != role:
                 self.outline.section(child, path, self.place)
-            elif self.outline.worth(child):
-                self._single(
-                    child, evolve(heading, topic=split_marker(child.title)[0]), (*path, split_marker(child.title)[0])
-                )
+            else:
+                self._single(child, evolve(heading, topic=child_heading.topic or title), (*path, title))
             self.outline.take(child.start, child.end)
         made = self._blocks(section.blocks, role, path, resolved=heading.resolved)
-        rest = self.outline.text(section.body, section.own_end)
+        rest = self.outline.text(section.body, section.end)
         if not rest or is_placeholder(rest):
             return
         if made or section.sections:
@@ -133,7 +134,7 @@ class RecordMaker:
         for child in section.sections:
             if is_record_role(read_heading(child.title).role) and outline.worth(child):
                 outline.section(child, path, inner)
-        draft.body = outline.text(section.body, section.end)
+        draft.body = outline.section_text(section)
         if not why and role in ("failed", "tried", "rejected", "deferred"):
             why = self._why(section, prose)
         draft.why = "" if says_all(plain(why), title, "") else why
