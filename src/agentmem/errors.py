@@ -13,6 +13,7 @@ __all__ = [
     "Closed",
     "Conflict",
     "Corrupt",
+    "CredentialFound",
     "DiskFull",
     "Held",
     "IndexOutdated",
@@ -93,6 +94,12 @@ class WhereError(InvalidInput):
 
 def _marked(excerpt: str, position: int) -> str:
     return f"{excerpt[:position]}⟨{excerpt[position : position + 1]}⟩{excerpt[position + 1 :]}"
+
+
+class CredentialFound(InvalidInput):
+    """A text holds what looks like a credential, and the store refuses those; nothing was written."""
+
+    code = "credential_found"
 
 
 class LimitExceeded(InvalidInput):

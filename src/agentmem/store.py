@@ -32,6 +32,7 @@ from agentmem.records import claims, entity_rows, note_rows, reports, scopes, va
 from agentmem.records import confirm as confirmations
 from agentmem.records.attempts import Attempts
 from agentmem.records.base import Binding, Leases, Unit, View
+from agentmem.records.credentials import POLICIES, Policy
 from agentmem.records.checklists import COLUMNS as ITEM_COLUMNS
 from agentmem.records.checklists import Checklists, item
 from agentmem.records.entities import Entities, next_free
@@ -147,6 +148,7 @@ class Store:
         encrypted: bool = True,
         durability: Literal["full", "normal"] = "full",
         busy_timeout: float = 10.0,
+        credentials: Policy = "warn",
         counter: Counter = count_tokens,
         clock: Clock = system_clock,
     ) -> Store:
@@ -165,6 +167,7 @@ class Store:
             encrypted: False for a plain file, only if you mean it.
             durability: `full`: an acknowledged write survives power loss; `normal`: it survives a crash of the process.
             busy_timeout: Seconds to wait for other writers.
+            credentials: What to do about text that looks like a credential: `warn` in the answer, `refuse`, or `mask`.
             counter: Tokens of a text; every budget is by it.
             clock: The time in microseconds since 1970 UTC.
 
@@ -179,6 +182,7 @@ class Store:
             Busy: Another process holds the file.
         """
         actor = _actor(author, run, None, origin)
+        policy: Any = validate.choice(credentials, "credentials", POLICIES)
         name = default_project() if project is None else validate.label(project, "project", limits.PROJECT_CHARS)
         database = Database.open(
             path,
@@ -205,7 +209,7 @@ class Store:
         shared = _Shared(database, ledger, counter)
         if old_index and not read_only:
             shared.reindexing = reindex.in_background(database)
-        return cls(shared, Binding(ledger, name, actor, shared.leases))
+        return cls(shared, Binding(ledger, name, actor, shared.leases, policy))
 
     def close(self) -> None:
         """Close the file for all views of it. Closing twice is fine."""

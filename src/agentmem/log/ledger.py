@@ -56,6 +56,7 @@ class Transaction:
 
     seq: int
     chain: bytes
+    transit: Transit
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -281,7 +282,7 @@ def _check(connection: apsw.Connection, store: str, noted: Head | None) -> int:
         seq, session = row[0], row[7]
         if seq != expected:
             raise Corrupt(f"Event {expected} is missing from the log", next="Restore the latest backup that verifies")
-        if row[13] is not None and chain.digest(row[16], row[13]) != row[14]:
+        if row[13] is not None and (row[16] is None or chain.digest(row[16], row[13]) != row[14]):
             raise Corrupt(f"The payload of event {seq} does not match its digest", next=_RESTORE)
         head = chain.header(*row[:13])
         previous = chain.link(previous, head, row[14])

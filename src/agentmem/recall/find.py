@@ -168,7 +168,7 @@ def _filter(
         else:
             conditions.append(f"{kind}.id IS NOT NULL")
     if status is not None:
-        conditions.append("coalesce(note.status, entity.status, iif(item.done, 'done', 'open')) = ?")
+        conditions.append("coalesce(note.status, entity.status, CASE item.done WHEN 1 THEN 'done' WHEN 0 THEN 'open' END) = ?")
         values.append(validate.token(status, "status"))
     if under is not None:
         found, of = identify(view, under)

@@ -8,7 +8,7 @@ which analyser made the index and how far a rebuild got, so that any process may
 from __future__ import annotations
 
 import threading
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
@@ -80,9 +80,9 @@ def _quietly(database: Database) -> None:
         return
 
 
-def _piece(connection: apsw.Connection, after: int) -> list[tuple[int, str, str, str]]:
+def _piece(connection: apsw.Connection, after: int) -> list[tuple[Any, ...]]:
     """The next rows by id, whatever table they are of."""
-    found: list[tuple[int, str, str, str]] = []
+    found: list[tuple[Any, ...]] = []
     for source in _SOURCES:
         found += connection.execute(f"{source} AND id > ? ORDER BY id LIMIT ?", (after, _ROWS)).fetchall()
     return sorted(found)[:_ROWS]

@@ -24,6 +24,7 @@ from agentmem.errors import InvalidInput, RequestMismatch
 from agentmem.log.canonical import canonical, plain
 from agentmem.log.ledger import Ledger, Transaction
 from agentmem.records import validate
+from agentmem.records.credentials import Policy, screened
 from agentmem.types import Actor, Event, HasId, Opened, Transit, Unset, Written, WrittenMany
 
 _Result = TypeVar("_Result", Written, WrittenMany, Opened)
@@ -62,6 +63,7 @@ class Binding:
     project: str
     actor: Actor
     leases: Leases
+    credentials: Policy = "warn"
 
     def acting(self, **labels: Any) -> Binding:
         """The same view with another actor."""
@@ -87,9 +89,8 @@ class Binding:
         """
         with self.ledger.transaction() as tx:
             unit = Unit(self, tx)
-            if request_id is None:
-                return command(unit)
-            return _once(unit, verb, arguments, request_id, command)
+            result = command(unit) if request_id is None else _once(unit, verb, arguments, request_id, command)
+            return _warned(result, unit.leaks) if unit.leaks else result
 
     def reading(self) -> Reading:
         """A read transaction as a context manager that gives a `View`."""
@@ -99,9 +100,10 @@ class Binding:
 class Unit:
     """One command at work: its transaction, project and actor."""
 
-    __slots__ = ("_project", "actor", "binding", "connection", "tx")
+    __slots__ = ("_project", "actor", "binding", "connection", "leaks", "tx")
 
     def __init__(self, binding: Binding, tx: Transaction) -> None:
+        self.leaks: dict[str, None] = {}
         self.binding = binding
         self.tx = tx
         self.connection = tx.connection
@@ -139,7 +141,10 @@ class Unit:
         return self.tx.transit
 
     def append(self, kind: str, payload: dict[str, Any], *, record: int | None = None, project: int) -> Event:
-        """Append an event and apply it; see `Transaction.append`."""
+        """Append an event and apply it; see `Transaction.append`. Credentials are warned of, masked or refused."""
+        payload, leaks = screened(payload, self.binding.credentials)
+        if leaks:
+            self.leaks.update(dict.fromkeys(leaks))
         return self.tx.append(kind, payload, project=project, actor=self.actor, record=record)
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
@@ -154,6 +159,7 @@ class Unit:
         """The same unit of work in another's name."""
         other = Unit(self.binding, self.tx)
         other.actor = actor
+        other.leaks = self.leaks
         other._project = self._project
         return other
 
@@ -212,6 +218,11 @@ class Reading:
 _PROJECT = "SELECT id FROM project WHERE name = ?"
 
 
+def _warned(result: _Result, leaks: Mapping[str, None]) -> _Result:
+    notice = f"this looks like a credential: {', '.join(leaks)}; write where it is kept instead"
+    return evolve(result, notices=(*result.notices, notice))
+
+
 def _once(
     unit: Unit,
     verb: str,
@@ -255,20 +266,22 @@ def _fingerprint(unit: Unit, verb: str, arguments: Mapping[str, Any]) -> bytes:
     return hmac.new(key[0].encode(), asked.encode(), hashlib.sha256).digest()
 
 
-def _asked(value: Any) -> Any:
+def _asked(value: Any, depth: int = 0) -> Any:
     """An argument as JSON: records as their ids, values as their fields."""
+    if depth > limits.JSON_DEPTH:
+        return value  # canonical JSON refuses it
     if isinstance(value, Unset):
         return {"unset": True}
     if isinstance(value, HasId):
         return value.id
     if isinstance(value, Mapping):
-        return {str(key): _asked(part) for key, part in value.items()}
+        return {str(key): _asked(part, depth + 1) for key, part in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_asked(part) for part in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
+        return [_asked(part, depth + 1) for part in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
     if isinstance(value, (_datetime.datetime, _datetime.date)):
         return value.isoformat()
     if hasattr(value, "__attrs_attrs__"):
-        return {field.name: _asked(getattr(value, field.name)) for field in value.__attrs_attrs__}
+        return {field.name: _asked(getattr(value, field.name), depth + 1) for field in value.__attrs_attrs__}
     return value
 
 
@@ -285,7 +298,10 @@ def _again(unit: Unit, kept: dict[str, Any]) -> Any:
     if "ids" in kept:
         created, changed, unchanged = kept["counts"]
         return WrittenMany(tuple(kept["ids"]), created, changed, unchanged, repeated=True)
-    last = unit.row("SELECT seq, payload IS NULL FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (kept["id"],))
+    # Taking and releasing a record moves no revision.
+    last = unit.row(
+        "SELECT seq FROM event WHERE record = ? AND kind NOT LIKE '%.claim.%' ORDER BY seq DESC LIMIT 1", (kept["id"],)
+    )
     if last is None:
         raise InvalidInput(f"Record {kept['id']} of the remembered request is not in the log")
     made = unit.row("SELECT payload IS NULL FROM event WHERE seq = ?", (kept["id"],))

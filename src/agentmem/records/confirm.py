@@ -27,15 +27,19 @@ def confirm(
     expect(note.revision, expected, found)
     if unit.actor.origin not in ("user", "agent"):
         raise InvalidInput(f"Text from {unit.actor.origin} confirms nothing", next="Confirm as a user or an agent")
-    changes: dict[str, Any] = {"confirmed_at": unit.now, "confirmed_by": unit.actor.author}
+    wanted: dict[str, Any] = {"confirmed_at": unit.now, "confirmed_by": unit.actor.author}
     if not isinstance(confidence, Unset):
-        changes["confidence"] = validate.confidence(confidence)
+        wanted["confidence"] = validate.confidence(confidence)
     if not isinstance(basis, Unset):
-        changes["basis"] = validate.optional_line(basis, "basis", limits.BASIS_CHARS)
+        wanted["basis"] = validate.optional_line(basis, "basis", limits.BASIS_CHARS)
+    changes = {name: value for name, value in wanted.items() if canonical(value) != canonical(getattr(note, name))}
     if unit.actor.origin == "user" and note.untrusted:
         changes["origin"] = "user"
-    changed = tuple(name for name in sorted(changes) if canonical(changes[name]) != canonical(getattr(note, name)))
+    elif "basis" in changes and (origin := validate.less_trusted(note.origin, unit.actor.origin)) != note.origin:
+        changes["origin"] = origin
+    if not changes:
+        return Written(found, note.revision, transit=unit.transit)
     event = unit.append("note.changed", {"set": changes}, record=found, project=note.project)
-    return Written(found, event.seq, changed, transit=unit.transit)
+    return Written(found, event.seq, tuple(sorted(changes)), transit=unit.transit)
 
 

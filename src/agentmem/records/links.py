@@ -95,13 +95,19 @@ def add(unit: Unit, src: Ref, kind: str, dst: Ref) -> Written:
 
 def add_several(unit: Unit, src: int, given: Iterable[tuple[str, Ref]]) -> None:
     """Links of a note that is just being written."""
-    pairs = list(given)
-    if len(pairs) > limits.LINKS_PER_WRITE:
-        raise LimitExceeded(f"{len(pairs)} links at once, {limits.LINKS_PER_WRITE} at most")
-    for pair in pairs:
+    for kind, target in pairs(given):
+        add(unit, src, kind, target)
+
+
+def pairs(given: Iterable[tuple[str, Ref]]) -> list[tuple[str, Ref]]:
+    """The links of a new note: pairs of a kind and a target."""
+    found = validate.batch(given, "links")
+    if len(found) > limits.LINKS_PER_WRITE:
+        raise LimitExceeded(f"{len(found)} links at once, {limits.LINKS_PER_WRITE} at most")
+    for pair in found:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise InvalidInput(f"{pair!r} is no link", why="A link is a pair: its kind and the record it points at")
-        add(unit, src, pair[0], pair[1])
+    return found
 
 
 def revision(unit: Unit, of: str, record: int) -> int:

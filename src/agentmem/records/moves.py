@@ -42,6 +42,8 @@ def move(
             target = beside.parent
         elif beside.parent != target:
             raise InvalidInput(f"#{beside.id} is not beneath that parent")
+        if beside.project != note.project:
+            raise InvalidInput(f"#{beside.id} is in another project", why="Siblings stay in one project")
     tree.admit_move(unit, found, note.kind, target, note.project)
     changes: dict[str, Any] = {}
     if target != note.parent:

@@ -21,8 +21,8 @@ FIELDS: Final = frozenset(
     ("title", "body", "status", "tags", "parent", "position", "pinned", "confidence", "basis", "entity", "why", "scope",
      "dated", "source", "digest", "origin", "confirmed_at", "confirmed_by")
 )  # fmt: skip
-# A summary stays fresh under a change of nothing but these.
-_NOT_CONTENT: Final = frozenset(("confirmed_at", "confirmed_by", "position", "digest"))
+# A summary stays fresh under a change of nothing but these. `origin` alone is changed by a confirmation.
+_NOT_CONTENT: Final = frozenset(("confirmed_at", "confirmed_by", "position", "digest", "origin"))
 
 
 def note(row: Row) -> Note:

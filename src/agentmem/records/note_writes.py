@@ -47,14 +47,16 @@ def add(unit: Unit, new: NewNote, *, similar: bool) -> Written:
     payload, project = _payload(unit, new)
     alike = likeness.similar(unit, project, payload["title"]) if similar else ()
     event = unit.append("note.added", payload, project=project)
+    revision = event.seq
     if new.links:
         links.add_several(unit, event.seq, new.links)
-    return Written(event.seq, unit.tx.seq, ("created",), alike, (), transit=unit.transit)
+        revision = links.revision(unit, "note", event.seq)
+    return Written(event.seq, revision, ("created",), alike, (), transit=unit.transit)
 
 
 def _payload(unit: Unit, new: NewNote) -> tuple[dict[str, Any], int]:
     """The payload of a new note, its defaults left out, and its project."""
-    kind = new.kind if new.kind in STATUSES else validate.choice(new.kind, "kind", NOTE_KINDS)
+    kind = validate.choice(new.kind, "kind", NOTE_KINDS)
     status = STATUSES[kind][0] if new.status is None else validate.choice(new.status, "status", STATUSES[kind])
     payload: dict[str, Any] = {"kind": kind, "title": validate.line(new.title, "title", limits.TITLE_CHARS)}
     payload["status"] = status
@@ -120,7 +122,7 @@ def placed(new: object, made: Sequence[int]) -> NewNote:
     """The note with `$n` replaced by the n-th id of the call."""
     if not isinstance(new, NewNote):
         raise InvalidInput(f"{type(new).__name__} is no new note", next="Give agentmem.NewNote values")
-    pairs = [(kind, _numbered(target, made)) for kind, target in new.links]
+    pairs = [(kind, _numbered(target, made)) for kind, target in links.pairs(new.links)]
     return evolve(new, parent=_numbered(new.parent, made), links=pairs)
 
 

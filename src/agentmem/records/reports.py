@@ -17,6 +17,7 @@ from agentmem.types import TASK_KINDS, UNFINISHED, Checkpoint, Event, Ref, Statu
 
 CHECKPOINT_COLUMNS: Final = "id, project, task, text, dated, author, run, origin, at"
 SUMMARY_COLUMNS: Final = "id, note, work, result, confidence, basis, author, origin, at, revision"
+_CLOSING: Final = ("done", "failed", "dropped")
 _NAMED: Final = 8  # parts without a summary that a notice names
 
 
@@ -74,11 +75,12 @@ def summarize(
         "confidence": validate.confidence(confidence),
         "basis": validate.optional_line(basis, "basis", limits.BASIS_CHARS),
     }
+    if status is not None:
+        validate.choice(status, "status", _CLOSING)
     notices = (*left_beneath(unit, found, closing=True), *_parts_without_summary(unit, found))
     closing = "done" if status is None and note.status in UNFINISHED else status
     changed: tuple[str, ...] = ()
     if closing is not None and closing != note.status:
-        validate.choice(closing, "status", ("done", "failed", "dropped"))
         unit.append("note.changed", {"set": {"status": closing}}, record=found, project=note.project)
         changed = ("status",)
     return write_summary(unit, found, note.project, wanted, changed, notices)
@@ -136,6 +138,8 @@ _STALE = f"""
 {tree.BENEATH}
 SELECT EXISTS (SELECT 1 FROM beneath JOIN note USING (id) WHERE max(note.changed, note.lost) > ?2)
     OR EXISTS (SELECT 1 FROM beneath JOIN item ON item.note = beneath.id WHERE item.revision > ?2)
+    OR EXISTS (SELECT 1 FROM beneath JOIN summary ON summary.note = beneath.id
+               WHERE beneath.id <> ?1 AND summary.revision > ?2)
 """
 
 

@@ -166,7 +166,7 @@ def page(limit: object) -> int:
 
 def batch(values: Iterable[Any], name: str) -> list[Any]:
     """A list of at most `limits.BATCH` things given at once."""
-    if isinstance(values, (str, bytes)):
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InvalidInput(f"{name} must be a list", next="For one write a list of one")
     found = list(values)
     if len(found) > limits.BATCH:

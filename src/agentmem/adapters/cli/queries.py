@@ -39,7 +39,8 @@ def query(
 ) -> None:
     """The entities that match.
 
-    Those of TYPE, one page. WHERE compares fields: status, key, attrs.NAME, check.NAME; with and, or, not, =, !=, <, <=, >, >=, in, between,
+    Those of TYPE, one page. WHERE compares fields: status, key, attrs.NAME, check.NAME; with and, or, not, =,
+    !=, <, <=, >, >=, in, between,
     contains, icontains, startswith, is null.
 
     Examples:

@@ -88,7 +88,8 @@ def _text_or_value(session: Session, answer: Any) -> None:
 def find(session: Session, store: Store, query: tuple[str, ...], everywhere: bool, **filters: Any) -> None:
     """Search by words.
 
-    Notes, entities, items, checkpoints and summaries. Nothing in QUERY is syntax. All its words count, else words that begin like them, else any of them.
+    Notes, entities, items, checkpoints and summaries. Nothing in QUERY is syntax. All its words count, else
+    words that begin like them, else any of them.
 
     Examples:
       agentmem find sql injection login
@@ -121,7 +122,8 @@ def find(session: Session, store: Store, query: tuple[str, ...], everywhere: boo
 def tree(session: Session, store: Store, ref: str | None, depth: int, limit: int, after: int) -> None:
     """A record with all that lies beneath it.
 
-    REF is a note or an entity; the links from these come last. Without REF every tree of the project, one after another; --after is then the id of the last root.
+    REF is a note or an entity; the links from these come last. Without REF every tree of the project, one after
+    another; --after is then the id of the last root.
 
     Examples:
       agentmem tree 12 --depth 2

@@ -151,7 +151,8 @@ def _counts(numbers: Any) -> str:
 def verify(session: Session, store: Store, replay: bool, independent: bool, head: str | None) -> None:
     """Check the file.
 
-    The chain of the log, the index and the pages always, more when asked. Problems go to stdout, one a line, and the exit code is 10.
+    The chain of the log, the index and the pages always, more when asked. Problems go to stdout, one a line,
+    and the exit code is 10.
 
     Examples:
       agentmem verify
