@@ -22,7 +22,7 @@ from agentmem.engine.database import Database, Migration
 from agentmem.errors import AgentMemError, Busy, Conflict
 SCHEMA = (Migration(1, "first", ("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT) STRICT",)),)
 path = sys.argv[1]
-database = Database.open(path, schema=SCHEMA, key=bytes(range(32)), busy_timeout=30)
+database = Database.open(path, schema=SCHEMA, key=bytes(range(32)), busy_timeout=600)
 def add(text):
     with database.write() as connection:
         connection.execute("INSERT INTO t (b) VALUES (?)", (text,))
@@ -60,7 +60,7 @@ def run(path: Path, script: str) -> str:
         capture_output=True,
         text=True,
         env=env,
-        timeout=120,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -55,7 +55,7 @@ class Child:
 
     def end(self) -> str:
         """Wait for its end; return what it said since, or fail with what it complained of."""
-        out, err = self.process.communicate(timeout=120)
+        out, err = self.process.communicate(timeout=900)
         assert self.process.returncode == 0, err
         return out.strip()
 
@@ -110,7 +110,7 @@ import random
 say("ready"); wait()
 def made(connection):
     connection.execute("INSERT INTO t (b) VALUES ('identity')")
-database = Database.open(path, schema=SCHEMA, on_create=made, {key})
+database = Database.open(path, schema=SCHEMA, on_create=made, busy_timeout=600, {key})
 with database.write() as connection:
     connection.execute("INSERT INTO t (b) VALUES (?)", (str(os.getpid()),))
 say(database.key_made)
@@ -121,7 +121,7 @@ def made_together(child: Children, processes: int, key: str) -> list[str]:
     """Start processes, let them go at once, return what each said."""
     children = [child(MAKE.format(key=key)) for _ in range(processes)]
     for each in children:
-        assert each.line() == "ready"
+        assert each.line() == "ready", each.end()
     for each in children:
         each.go()
     return [each.end() for each in children]
@@ -353,7 +353,7 @@ SCHEMA += (
     Migration(3, "third", ("INSERT INTO t (b) VALUES ('third')",)),
 )
 say("ready"); wait()
-with Database.open(path, schema=SCHEMA, key=KEY) as database, database.read() as connection:
+with Database.open(path, schema=SCHEMA, key=KEY, busy_timeout=600) as database, database.read() as connection:
     say(connection.execute("SELECT group_concat(b, ' ') FROM t").get)
 """
     children = [child(script) for _ in range(12)]

@@ -697,6 +697,8 @@ class Memory(RuleBasedStateMachine):
         if done is not None:
             assert bool(done.changed) == (places != present)
             self.model.notes[note].items = places
+            if done.changed:
+                self.model.touch(note, done.revision)
 
     @rule(index=INDEX, many=st.integers(1, 2))
     def remove_items(self, index: int, many: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from attrs import evolve
+
 from agentmem import limits, text
 from agentmem.errors import Conflict, InvalidInput
 from agentmem.records import claims, note_rows, validate
@@ -60,7 +62,15 @@ class Attempts(Namespace):
             return Opened(made.id, made.revision, made.changed, earlier=found, transit=unit.transit)
 
         arguments = {"what": what, "about": about, "task": task, "body": body, "tags": tags}
-        return self._binding.run("attempts.open", arguments, request_id, command)
+        opened = self._binding.run("attempts.open", arguments, request_id, command)
+        return self._recalled(opened) if opened.repeated and not opened.gone else opened
+
+    def _recalled(self, opened: Opened) -> Opened:
+        """A repeated opening with the earlier attempts as they are now: a retry needs them as the first call did."""
+        with self._binding.reading() as view:
+            note = note_rows.load(view, opened.id)
+            found = nearest(view, note.title or "", note.entity, note.parent, before=opened.id)
+            return evolve(opened, earlier=found)
 
     def close(
         self,
@@ -127,27 +137,31 @@ def _close(unit: Unit, ref: Ref, outcome: str, why: str, expected: int | None) -
     return Written(found, event.seq, tuple(sorted(changes)), transit=unit.transit)
 
 
-def nearest(source: Unit | View, what: str, entity: int | None, task: int | None) -> tuple[Earlier, ...]:
-    """The attempts of the project like this one: same entity, same task, same words; failed ones first."""
+def nearest(
+    source: Unit | View, what: str, entity: int | None, task: int | None, *, before: int = limits.INT_MAX
+) -> tuple[Earlier, ...]:
+    """The attempts of the project like this one, older than `before`: same entity, task, words; failed ones first."""
     candidates: dict[int, tuple[Any, ...]] = {}
     columns = "note.id, note.title, note.status, note.why, note.entity, note.parent, note.origin, note.body"
-    conditions = "note.project = ? AND note.kind = 'attempt' AND note.title IS NOT NULL"
-    project = source.known_project
+    conditions = "note.project = ? AND note.kind = 'attempt' AND note.title IS NOT NULL AND note.id < ?"
+    above = None if task is None else source.row("SELECT project FROM note WHERE id = ?", (task,))
+    project = source.known_project if above is None else above[0]
 
     def gather(sql: str, *values: Any) -> None:
         for row in source.rows(f"SELECT {columns} {sql} LIMIT {_CANDIDATES}", values):
             candidates[row[0]] = row
 
     if entity is not None:
-        gather(f"FROM note WHERE note.entity = ? AND {conditions} ORDER BY note.id DESC", entity, project)
+        gather(f"FROM note WHERE note.entity = ? AND {conditions} ORDER BY note.id DESC", entity, project, before)
     if task is not None:
-        gather(f"FROM note WHERE note.parent = ? AND {conditions} ORDER BY note.id DESC", task, project)
+        gather(f"FROM note WHERE note.parent = ? AND {conditions} ORDER BY note.id DESC", task, project, before)
     words = text.any_of(words_of(what)[:_WORDS_ASKED])
     if words:
         gather(
             f"FROM search JOIN note ON note.id = search.rowid WHERE search MATCH ? AND {conditions} ORDER BY search.rank",
             words,
             project,
+            before,
         )
     scored = [(_nearness(row, what, entity, task), row) for row in candidates.values()]
     near = [(score, same, row) for (score, same), row in scored if score >= _NEAR]

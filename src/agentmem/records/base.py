@@ -236,6 +236,9 @@ def _once(
     row = unit.row(
         "SELECT arguments, result FROM request WHERE project = ? AND id = ?", (unit.known_project, request_id)
     )
+    if row is None and verb == "projects.rename":
+        # Once renamed, the project is not found by the name that the repeat is made under.
+        row = unit.row("SELECT arguments, result FROM request WHERE id = ? AND arguments = ?", (request_id, key))
     if row is not None:
         if not hmac.compare_digest(row[0], key):
             raise RequestMismatch(

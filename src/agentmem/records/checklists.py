@@ -83,7 +83,8 @@ class Checklists(Namespace):
             ids = [_of_note(unit, note, item) for item in items]
             for found in dict.fromkeys(ids):
                 remove(unit, found)
-            return WrittenMany(tuple(ids), changed=len(set(ids)), transit=unit.transit)
+            changed = len(set(ids))
+            return WrittenMany(tuple(ids), changed=changed, unchanged=len(ids) - changed, transit=unit.transit)
 
         return self._binding.run("checklists.remove", {"note": note, "items": items}, request_id, command)
 

@@ -186,7 +186,10 @@ def rename(unit: Unit, ref: Ref, key: str, expected: int | None) -> Written:
     if taken is not None:
         raise Conflict(f"There is {entity.type}:{key} already, #{taken[0]}")
     claims.guard(unit, found)
-    event = unit.append("entity.changed", {"set": {"key": key}}, record=found, project=entity.project)
+    changes = {"key": key}
+    if (origin := validate.less_trusted(entity.origin, unit.actor.origin)) != entity.origin:
+        changes["origin"] = origin
+    event = unit.append("entity.changed", {"set": changes}, record=found, project=entity.project)
     return Written(found, event.seq, ("key",), transit=unit.transit)
 
 

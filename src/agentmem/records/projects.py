@@ -59,6 +59,8 @@ class Projects(Namespace):
     def rename(self, name: str, *, request_id: str | None = None) -> Written:
         """Give the view's project another name. Its records keep their ids.
 
+        Views by the old name, this one too, do not follow: go on with `store.in_project(name)`.
+
         Raises:
             Conflict: Another project has the name.
             NotFound: Nothing was ever written in the view's project.
@@ -74,9 +76,11 @@ class Projects(Namespace):
             if unit.row("SELECT 1 FROM project WHERE name = ?", (name,)) is not None:
                 raise Conflict(f"There is a project {name!r} already")
             event = unit.append("project.changed", {"set": {"name": name}}, record=row[0], project=row[0])
-            return Written(row[0], event.seq, ("name",), transit=unit.transit)
+            notice = f"go on with in_project({name!r}): a write under the old name begins a new project"
+            return Written(row[0], event.seq, ("name",), (), (notice,), transit=unit.transit)
 
-        return self._binding.run("projects.rename", {"name": name}, request_id, command)
+        arguments = {"from": self._binding.project, "name": name}
+        return self._binding.run("projects.rename", arguments, request_id, command)
 
     def stats(self) -> ProjectStats:
         """How many notes of each kind, entities of each type, and events the view's project has."""

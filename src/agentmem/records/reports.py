@@ -28,11 +28,11 @@ def checkpoint(unit: Unit, given: str, task: Ref | None, dated: int | None = Non
     payload: dict[str, Any] = {"text": text}
     if dated is not None:
         payload["dated"] = validate.whole(dated, "dated", -limits.INT_MAX, limits.INT_MAX)
-    project = unit.project
-    if found is not None:
+    if found is None:
+        project = unit.project
+    else:
         payload["task"] = found
-        row = unit.row("SELECT project FROM note WHERE id = ?", (found,))
-        project = project if row is None else row[0]
+        project = note_rows.load(unit, found).project
     event = unit.append("checkpoint.written", payload, project=project)
     return Written(event.seq, event.seq, ("created",), transit=unit.transit)
 

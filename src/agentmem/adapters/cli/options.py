@@ -67,6 +67,8 @@ def common_options(*, leaf: bool) -> list[click.Option]:
                 " user, a person, is taken at a terminal, elsewhere with --yes.", type=origins, **text),
         _common("claim", "Act under the claims of this token, which agentmem claim printed.", env="AGENTMEM_CLAIM",
                 metavar="TOKEN", **text),
+        _common("credentials", "What becomes of text that looks like a credential: warn by default, refuse, or mask.",
+                type=click.Choice(("warn", "refuse", "mask")), env="AGENTMEM_CREDENTIALS", **text),
         _common("key-file", "Take the key from this file. A key is never an argument.", metavar="PATH", **text),
         _common("ask-key", "Ask for the passphrase, at a terminal.", **flag),
         _common("read-only", "Take no write lock and change nothing.", **flag),

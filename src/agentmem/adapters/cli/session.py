@@ -68,6 +68,7 @@ class Session:
                 author=given.get("author"),
                 run=given.get("run"),
                 origin=given.get("origin") or "agent",
+                credentials=given.get("credentials") or "warn",
                 create=mode == "create",
                 read_only=mode == "read" or bool(given.get("read_only")),
             )
@@ -164,11 +165,6 @@ def key_words(store: Store) -> str:
             return "its key is in the keyring of the operating system. Losing it loses all that is written here."
         case _:
             return "its key is the one you gave. Losing it loses all that is written here."
-
-
-def environment_names() -> tuple[str, ...]:
-    """The variables that the command line reads, those of the key apart."""
-    return tuple(f"AGENTMEM_{name}" for name in ("DB", "PROJECT", "AUTHOR", "RUN", "TASK", "CLAIM"))
 
 
 def closed_streams_opened() -> None:

@@ -142,13 +142,14 @@ def _counts(numbers: Any) -> str:
     return ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number) or "none"
 
 
-@command("verify", verbs=("verify",))
+@command("verify", store=None, verbs=("verify", "wait_for_index"))
 @click.option("--replay", is_flag=True, help="Also fold the log anew and compare every table, row for row.")
 @click.option("--independent", is_flag=True, help="Also have stock SQLCipher check every page of a snapshot.")
 @click.option(
     "--head", metavar="STORE:SEQ:CHAIN", help="A head noted earlier (agentmem log --head): the log must contain it."
 )
-def verify(session: Session, store: Store, replay: bool, independent: bool, head: str | None) -> None:
+@click.option("--reindex", is_flag=True, help="First make an index anew that an earlier version made.")
+def verify(session: Session, replay: bool, independent: bool, head: str | None, reindex: bool) -> None:
     """Check the file.
 
     The chain of the log, the index and the pages always, more when asked. Problems go to stdout, one a line,
@@ -159,7 +160,11 @@ def verify(session: Session, store: Store, replay: bool, independent: bool, head
       agentmem verify --replay --independent
     """
     out = session.out
-    found = store.verify(replay=replay, independent=independent, head=None if head is None else _head(head))
+    noted = None if head is None else _head(head)
+    with session.opened("write" if reindex else "read") as store:
+        if reindex:
+            store.wait_for_index()
+        found = store.verify(replay=replay, independent=independent, head=noted)
     if out.json:
         out.value(found, sound=bool(found))
     elif found:

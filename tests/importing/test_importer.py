@@ -1,0 +1,141 @@
+"""Importing a folder, importing it again, importing it changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentmem import NotFound, Store
+
+PLAN = """# Move the mail server
+
+## Preparation
+- [x] Inventory of mailboxes
+- [ ] Lower the TTL of the MX record
+
+## What failed
+- **imapsync over the VPN**: stalls after 2 GB
+
+## Decisions
+- Keep the old server for 30 days, because of late bounces
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "mail"
+    made.mkdir()
+    (made / "plan.md").write_text(PLAN, "utf-8")
+    return made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "s.db", project="mail", key=b"k" * 32)
+
+
+def test_what_became_what(store: Store, folder: Path) -> None:
+    """Headings are the tree, boxes checklists, failures attempts, decisions decisions."""
+    done = store.import_(folder)
+    assert store.left().items[0].text == "Lower the TTL of the MX record"
+    (attempt,) = store.notes.list(kind="attempt")
+    assert (attempt.title, attempt.status, attempt.why) == ("imapsync over the VPN", "failed", "stalls after 2 GB")
+    (decision,) = store.notes.list(kind="decision")
+    assert "Keep the old server for 30 days" in (decision.title or "")
+    assert decision.origin == "agent"
+    assert done.failed == 1
+    assert done.decided == 1
+    assert done.text.splitlines()[-1].endswith("1 failed, 1 decided")
+
+
+def test_a_changed_folder_updates(store: Store, folder: Path) -> None:
+    """A tick in the file ticks the item, a new line is added, everything else keeps its id."""
+    store.import_(folder)
+    (decision,) = store.notes.list(kind="decision")
+    before = {note.title: note.id for note in store.notes.list(limit=1000)}
+    changed = PLAN.replace("- [ ] Lower", "- [x] Lower").replace("## What failed", "- [ ] Tell the users\n\n## What failed")
+    (folder / "plan.md").write_text(changed, "utf-8")
+    done = store.import_(folder)
+    assert [item.text for item in store.left().items] == ["Tell the users"]
+    assert {note.title: note.id for note in store.notes.list(limit=1000)} == before
+    assert store.notes.get(decision).revision == decision.revision
+    assert done.created == {"item": 1}
+    assert store.verify(replay=True).problems == ()
+
+
+def test_what_was_changed_here_is_left_alone(store: Store, folder: Path) -> None:
+    """A record that somebody worked on since the import is not overwritten; the answer names it."""
+    store.import_(folder)
+    (decision,) = store.notes.list(kind="decision")
+    store.notes.update(decision, title="Keep it for 60 days", body="legal asked")
+    (folder / "plan.md").write_text(PLAN.replace("30 days, because of late bounces", "30 days: bounces come late"), "utf-8")
+    store.import_(folder)
+    assert store.notes.get(decision).title == "Keep it for 60 days"
+
+
+def test_an_item_ticked_here_stays_ticked(store: Store, folder: Path) -> None:
+    """The file still says open; whoever ticked it here knew better."""
+    store.import_(folder)
+    item = store.left().items[0].ref
+    store.checklists.done(item.partition(".")[0], item)
+    (folder / "plan.md").write_text(PLAN.replace("Inventory of", "Inventory of all"), "utf-8")
+    store.import_(folder)
+    assert store.left().items_total == 0
+
+
+def test_a_source_that_is_gone_drops_its_record(store: Store, folder: Path) -> None:
+    """A decision that was taken out of the file is in force no longer; the log keeps it."""
+    store.import_(folder)
+    (folder / "plan.md").write_text(PLAN.partition("## Decisions")[0], "utf-8")
+    done = store.import_(folder)
+    assert store.notes.list(kind="decision", status="active") == ()
+    assert done.dropped
+
+
+def test_foreign_files_are_untrusted(store: Store, folder: Path) -> None:
+    """Others' files are quoted wherever they are shown and decide nothing."""
+    store.import_(folder, origin="import")
+    text = store.resume().text
+    assert "decisions in force" not in text
+    assert "«import: imapsync over the VPN»" in text
+
+
+def test_a_dry_run_writes_nothing(store: Store, folder: Path) -> None:
+    """It says what would happen."""
+    done = store.import_(folder, dry_run=True)
+    assert done.created["decision"] == 1
+    assert store.log.head().seq == 0
+    assert "nothing written" in done.text
+
+
+def test_an_error_leaves_nothing(store: Store, folder: Path) -> None:
+    """All or nothing: an interrupted import can be begun again."""
+
+    class Interrupted(Exception):
+        pass
+
+    def progress(done: int, total: int) -> None:
+        if done == total:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        store.import_(folder, progress=progress)
+    assert store.log.head().seq == 0
+
+
+def test_a_missing_path_is_a_typed_error(store: Store, folder: Path) -> None:
+    """Nothing at the path."""
+    with pytest.raises(NotFound):
+        store.import_(folder / "nowhere")
+
+
+def test_two_folders_of_one_project_do_not_mix(store: Store, folder: Path, tmp_path: Path) -> None:
+    """Importing another folder does not drop the records of the first."""
+    store.import_(folder)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "plan.md").write_text("# Other\n\n- [ ] thing\n", "utf-8")
+    store.import_(other)
+    assert store.left().items_total == 2
+    assert store.import_(folder).created == {}
