@@ -197,7 +197,7 @@ def noise(rnd: random.Random) -> Iterator[str]:
         yield "".join(rnd.choices(rnd.choice(alphabets), k=rnd.choice([40, 80, 200, 600, 2000])))
     for character in map(chr, range(1, 128)):
         yield character * rnd.choice([64, 200, 800])
-    for _ in range(800):
+    for _ in range(3000):
         few = rnd.sample(string.printable[:97], rnd.randint(2, 4))
         yield "".join(rnd.choices(few, k=rnd.choice([60, 200, 600])))
         yield "".join(few) * rnd.choice([20, 50, 150])
@@ -365,6 +365,7 @@ def fit(sample: Sample, seed: int) -> np.ndarray[Any, Any]:
     for kind in dict.fromkeys(sample.kinds):
         objective += IMPORTANCE.get(kind, 0.3) * np.asarray(sample.rows[sample.kinds == kind].mean(0)).ravel()
     used = np.flatnonzero(sample.rows.getnnz(0))
+    least = least_weights(sample)[used]
     active = set(random.Random(seed).sample(range(len(sample.need)), min(2500, len(sample.need))))
     while True:
         chosen = sorted(active)
@@ -372,7 +373,7 @@ def fit(sample: Sample, seed: int) -> np.ndarray[Any, Any]:
             objective[used] + 1e-5,
             A_ub=-sample.rows[chosen][:, used],
             b_ub=-sample.need[chosen],
-            bounds=(0, 255 / UNITS / MARGIN),
+            bounds=np.c_[least, np.full(len(used), 255 / UNITS / MARGIN)],
             method="highs",
         )
         weights = np.full(sample.rows.shape[1], 1.5)
@@ -383,6 +384,18 @@ def fit(sample: Sample, seed: int) -> np.ndarray[Any, Any]:
         if len(violated) == 0:
             return weights
         active.update(violated[np.argsort(-missing[violated])][:2500].tolist())
+
+
+def least_weights(sample: Sample) -> np.ndarray[Any, Any]:
+    """Lower bounds of the weights of ASCII pairs: some for all but blanks, a usual one for pairs that text hardly has.
+
+    A program without them makes single pairs free where their neighbours pay, and a string of such pairs as well.
+    """
+    size = len(BYTE_CLASSES)
+    share = np.asarray(sample.rows[sample.need == 1.0].mean(0)).reshape(size, size)
+    written = np.array([members.isascii() and not members.isspace() for members in BYTE_CLASSES])
+    both = np.outer(written, written)
+    return np.where(both, np.where(share < share.sum() * 1e-4, 0.4, 0.05), 0.0).ravel()
 
 
 def as_rows(weights: np.ndarray[Any, Any]) -> str:

@@ -65,8 +65,8 @@ def test_the_count_is_the_sum_of_the_weights_of_pairs(text):
     assert count_tokens(text) == -(-units // UNITS)
 
 
-# Counts of the newest Claude family for texts made here, by a reconstruction of its vocabulary (see
-# scripts/calibrate_tokens.py). The texts are made by rule, so that they are the same everywhere.
+# Counts of texts made here by the dearest vocabulary of scripts/calibrate_tokens.py, in most cases the newest Claude
+# family. The texts are made by rule, so that they are the same everywhere.
 
 
 def prose() -> str:
@@ -123,13 +123,13 @@ def pictures() -> str:
     return "🧪✅❌🚀👩‍💻🔒📦🐛 " * 12
 
 
-DEAREST = {prose: 0, chinese: 0, tool_json: 0, code: 0, digests: 0, log_lines: 0, pictures: 0}
+DEAREST = {prose: 109, chinese: 225, tool_json: 517, code: 436, digests: 430, log_lines: 539, pictures: 301}
 
 
 @pytest.mark.parametrize("make", DEAREST, ids=lambda make: make.__name__)
 def test_the_dearest_known_count_is_bounded(make):
-    """On text of each common kind the estimate is at least the dearest real count, and at most half as much again."""
-    assert DEAREST[make] <= count_tokens(make()) <= DEAREST[make] * 1.5
+    """On text of each common kind the estimate is at least the dearest real count, and less than twice that."""
+    assert DEAREST[make] <= count_tokens(make()) < DEAREST[make] * 2
 
 
 @pytest.mark.data

@@ -29,6 +29,7 @@ def record(
     why: str | None = None,
     basis: str | None = None,
     after: str = "",
+    body: str | None = None,
     limit: int = 60,
 ) -> Line:
     """One record as a line.
@@ -41,6 +42,7 @@ def record(
         why: The reason, in brackets.
         basis: What it rests on, after an arrow.
         after: A remark of ours at the end.
+        body: More of its text, shown where there is room.
         limit: Tokens of the line while others wait.
     """
     text = inline(title, origin)
@@ -53,6 +55,9 @@ def record(
     if after:
         head += f" {after}"
         short += f" {after}"
+    if body and body.strip():
+        short = head
+        head += f": {inline(body, origin)}"
     return Line(head, short if short != head else None, f"get({found})", limit)
 
 

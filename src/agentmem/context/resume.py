@@ -189,10 +189,13 @@ def _where(view: View) -> tuple[list[Line], int | None]:
 
 def _top(view: View, kind: str, status: str) -> list[Line]:
     sql = f"""
-    SELECT id, title, origin, basis FROM note
+    SELECT id, title, origin, basis, substr(body, 1, 2000) FROM note
     WHERE project = ? AND kind = '{kind}' AND status = '{status}' AND title IS NOT NULL ORDER BY id DESC LIMIT {_LISTED}
     """
-    return [lines.record(row[0], row[1], origin=row[2], basis=row[3]) for row in view.rows(sql, (view.project,))]
+    return [
+        lines.record(row[0], row[1], origin=row[2], basis=row[3], body=row[4])
+        for row in view.rows(sql, (view.project,))
+    ]
 
 
 def _in_force(view: View, kind: str) -> list[Line]:

@@ -14,6 +14,7 @@ from agentmem.records.base import View
 from agentmem.types import Checkpoint, Claim
 
 _LISTED: Final = 60  # lines read for a section
+FAILED: Final = "id, title, origin, why, basis, substr(body, 1, 2000)"
 _SORTED: Final = 500  # facts among which the surest are chosen
 
 
@@ -123,7 +124,7 @@ def claim_line(claim: Claim) -> Line:
 
 def _failed(view: View, task: int, root: int, entity: int | None, chain: Sequence[int]) -> tuple[list[Line], int]:
     """Failed attempts, the nearest first: on the same entity, of the same step, beneath it, of the same goal."""
-    columns = "id, title, origin, why, basis, parent, entity"
+    columns = f"{FAILED}, parent, entity"
     kind = "kind = 'attempt' AND status = 'failed' AND title IS NOT NULL"
     rows = view.rows(f"SELECT {columns} FROM note WHERE root = ? AND {kind} ORDER BY id DESC LIMIT 200", (root,))
     rows += view.rows(
@@ -145,9 +146,9 @@ def _failed(view: View, task: int, root: int, entity: int | None, chain: Sequenc
         inside = set()
 
     def distance(row: tuple[Any, ...]) -> tuple[int, int]:
-        if entity is not None and row[6] == entity:
+        if entity is not None and row[7] == entity:
             return 0, -row[0]
-        return (2 if row[5] in inside else near.get(row[5], 99)), -row[0]
+        return (2 if row[6] in inside else near.get(row[6], 99)), -row[0]
 
     ordered = sorted(unique.values(), key=distance)
     total = max(len(ordered), count(view, f"root = ? AND {kind}", (root,)))
@@ -155,14 +156,14 @@ def _failed(view: View, task: int, root: int, entity: int | None, chain: Sequenc
 
 
 def failed_line(row: Sequence[Any]) -> Line:
-    """A failed attempt with why; a row of id, title, origin, why, basis."""
-    return lines.record(row[0], row[1], origin=row[2], why=row[3], basis=row[4], limit=90)
+    """A failed attempt with why; a row of `FAILED`."""
+    return lines.record(row[0], row[1], origin=row[2], why=row[3], basis=row[4], body=row[5], limit=90)
 
 
 def failed_of_project(view: View) -> list[Line]:
     """The latest failed attempts of the project, those of unfinished tasks first."""
     sql = f"""
-    SELECT id, title, origin, why, basis FROM note
+    SELECT {FAILED} FROM note
     WHERE project = ? AND kind = 'attempt' AND status = 'failed' AND title IS NOT NULL
     ORDER BY id DESC LIMIT {_LISTED}
     """
@@ -177,11 +178,13 @@ def count(view: View, where: str, values: Sequence[Any]) -> int:
 
 def _questions(view: View, task: int, root: int) -> list[Line]:
     sql = f"""
-    SELECT id, title, origin, basis FROM note
+    SELECT id, title, origin, basis, substr(body, 1, 2000) FROM note
     WHERE root = ? AND kind = 'question' AND status = 'open' AND title IS NOT NULL
     ORDER BY (parent IS ?) DESC, id DESC LIMIT {_LISTED}
     """
-    return [lines.record(row[0], row[1], origin=row[2], basis=row[3]) for row in view.rows(sql, (root, task))]
+    return [
+        lines.record(row[0], row[1], origin=row[2], basis=row[3], body=row[4]) for row in view.rows(sql, (root, task))
+    ]
 
 
 def _blocked(view: View, gathered: lefts.Gathered, task: int) -> list[Line]:
@@ -198,7 +201,7 @@ def _blocked(view: View, gathered: lefts.Gathered, task: int) -> list[Line]:
 
 def note_line(row: Sequence[Any]) -> Line:
     """A decision or lesson: a row of `work.NOTE_LINE`."""
-    return lines.record(row[0], row[1], origin=row[2], basis=row[3], why=row[4])
+    return lines.record(row[0], row[1], origin=row[2], basis=row[3], why=row[4], body=row[7])
 
 
 def _decisions(view: View, task: int, chain: Sequence[int], project: int) -> list[Line]:
@@ -259,13 +262,13 @@ def _facts(view: View, task: int, root: int) -> list[Line]:
 def facts(view: View, where: str, values: Sequence[Any]) -> list[Line]:
     """Active facts, the surest first, then the newest; untrusted ones are here too, quoted and marked."""
     sql = f"""
-    SELECT id, title, origin, basis, confidence FROM (
-        SELECT id, title, origin, basis, confidence FROM note
+    SELECT id, title, origin, basis, confidence, substr(body, 1, 2000) FROM (
+        SELECT id, title, origin, basis, confidence, body FROM note
         WHERE {where} AND title IS NOT NULL ORDER BY id DESC LIMIT {_SORTED}
     ) ORDER BY coalesce(confidence, 0.5) DESC, id DESC LIMIT {_LISTED}
     """
     found = []
     for row in view.rows(sql, values):
         after = f"[{row[4]:.2g}]" if row[4] is not None else ""
-        found.append(lines.record(row[0], row[1], origin=row[2], basis=row[3], after=after))
+        found.append(lines.record(row[0], row[1], origin=row[2], basis=row[3], after=after, body=row[5]))
     return found

@@ -94,13 +94,14 @@ def cut(text: str, limit: int, counter: Counter = count_tokens, *, ending: Calla
         middle = (low + high + 1) // 2
         kept = text[:middle]
         low, high = (middle, high) if counter(kept + ending(kept)) <= limit else (low, middle - 1)
-    size = _border(text, low)
+    size, back = _border(text, low), 1
     while size > 0:
         kept = text[:size].rstrip()
         shortened = kept + ending(kept)
         if kept and counter(shortened) <= limit:
             return shortened
-        size = _whole_letter(text, size * 7 // 8)
+        # The ending may cost more after this border than after the place before it.
+        size, back = _border(text, max(0, size - back)), back * 2
     only = ending("")
     return only if counter(only) <= limit else ""
 

@@ -200,7 +200,7 @@ _SUPERSEDED = """
 EXISTS (SELECT 1 FROM link JOIN note AS heir ON heir.id = link.src
         WHERE link.dst = note.id AND link.kind = 'supersedes' AND heir.status <> 'dropped')
 """
-NOTE_LINE: Final = "note.id, note.title, note.origin, note.basis, note.why, note.parent, note.entity, note.confidence"
+NOTE_LINE: Final = "note.id, note.title, note.origin, note.basis, note.why, note.parent, note.entity, substr(note.body, 1, 2000)"
 
 
 def in_force(view: View, kind: str, where: str, values: Sequence[Any], limit: int) -> list[tuple[Any, ...]]:

@@ -6,6 +6,7 @@ A heading counts as a whole, numbering, brackets and status markers aside; a wor
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, Literal
 
 from attrs import frozen
@@ -310,6 +311,7 @@ class Heading:
     outcome: str = ""
 
 
+@lru_cache(maxsize=4096)
 def read_heading(text: str) -> Heading:
     """The role of a heading; numbering, emphasis, signs and brackets at the end do not matter."""
     line = clean_heading(text)

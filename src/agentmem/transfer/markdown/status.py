@@ -7,6 +7,7 @@ a `status:` key, front matter or task.json. "We are done with tests" is no statu
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, Literal
 
 from attrs import frozen
@@ -160,6 +161,7 @@ def result_of_cell(text: str) -> Literal["pass", "fail", "na", "error"] | None:
     return _RESULTS.get(plain(text).replace(_VARIATION, "").strip(" `.").casefold())
 
 
+@lru_cache(maxsize=4096)
 def split_marker(text: str) -> tuple[str, Status | None]:
     """A heading or line without its status marker, and the status that said: `Setup ✅ (已实现)` gives `Setup`, done.
 
