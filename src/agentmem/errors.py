@@ -56,7 +56,7 @@ class AgentMemError(Exception):
 
     def __str__(self) -> str:
         """The three parts as sentences of one line, the code first."""
-        parts = [part.rstrip(".") + "." for part in (self.what, self.why, self.next) if part]
+        parts = [part if part[-1] in ".?!" else part + "." for part in (self.what, self.why, self.next) if part]
         return f"[{self.code}] " + " ".join(parts)
 
     def to_dict(self) -> dict[str, str]:

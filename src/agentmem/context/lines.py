@@ -55,10 +55,20 @@ def record(
     if after:
         head += f" {after}"
         short += f" {after}"
-    if body and body.strip():
+    more = _beyond(body, title, basis) if body else ""
+    if more:
         short = head
-        head += f": {inline(body, origin)}"
+        head += f": {inline(more, origin)}"
     return Line(head, short if short != head else None, f"get({found})", limit)
+
+
+def _beyond(body: str, title: str | None, basis: str | None) -> str:
+    """What a body says beyond the title and the basis, which imported records often repeat."""
+    rest = body.strip().lstrip("*_ ")
+    for told in (title, basis):
+        if told and rest.startswith(told.rstrip("…")):
+            rest = rest[len(told.rstrip("…")) :].lstrip("*_.:： \n")
+    return rest
 
 
 def day(at: int) -> str:

@@ -137,7 +137,7 @@ def _goals(view: View, counted: dict[int, tuple[int, int]], told: int | None) ->
         row[0]: Task(*row) for status in ("active", "open") for row in view.rows(sql, (view.project, status, status))
     }
     recent = [root for root in _recent_roots(view) if root in goals]
-    order = [*recent, *(goal for goal in goals if goal not in set(recent))]
+    order = list(dict.fromkeys([*recent, *goals]))
     order.sort(key=lambda goal: (goals[goal].status != "active" and goal not in recent[:3], goals[goal].priority))
     found = []
     for goal in order[:_GOALS]:
@@ -148,9 +148,12 @@ def _goals(view: View, counted: dict[int, tuple[int, int]], told: int | None) ->
         after = f"[left: {', '.join(remains)}]" if remains else "[nothing noted as left]"
         checkpoint = reports.latest_checkpoint(view, goal)
         if checkpoint is not None and checkpoint.id != told:
-            after += f" checkpoint {lines.day(checkpoint.dated or checkpoint.at)}: {lines.inline(checkpoint.text, checkpoint.origin)}"
+            when = lines.day(checkpoint.dated or checkpoint.at)
+            after += f" checkpoint {when}: {lines.inline(checkpoint.text, checkpoint.origin)}"
         mark = "[active]" if task.status == "active" else ""
-        found.append(lines.record(goal, task.title, origin=task.origin, before=mark, after=after, limit=90))
+        body = view.row("SELECT substr(body, 1, 1000) FROM note WHERE id = ?", (goal,))
+        text = body[0] if body else None
+        found.append(lines.record(goal, task.title, origin=task.origin, before=mark, after=after, body=text, limit=90))
     return found, len(goals)
 
 

@@ -260,12 +260,12 @@ def _facts(view: View, task: int, root: int) -> list[Line]:
 
 
 def facts(view: View, where: str, values: Sequence[Any]) -> list[Line]:
-    """Active facts, the surest first, then the newest; untrusted ones are here too, quoted and marked."""
+    """Active facts, the surest first, then the newest; imported ones as their files have them; untrusted ones quoted."""
     sql = f"""
     SELECT id, title, origin, basis, confidence, substr(body, 1, 2000) FROM (
-        SELECT id, title, origin, basis, confidence, body FROM note
+        SELECT id, title, origin, basis, confidence, body, run FROM note
         WHERE {where} AND title IS NOT NULL ORDER BY id DESC LIMIT {_SORTED}
-    ) ORDER BY coalesce(confidence, 0.5) DESC, id DESC LIMIT {_LISTED}
+    ) ORDER BY coalesce(confidence, 0.5) DESC, run IS 'import', iif(run IS 'import', id, -id) LIMIT {_LISTED}
     """
     found = []
     for row in view.rows(sql, values):

@@ -134,7 +134,7 @@ _PROJECTIONS = (
     ) STRICT
     """,
     "CREATE UNIQUE INDEX entity_key ON entity (project, type, key)",
-    "CREATE INDEX entity_type ON entity (project, type, status)",
+    "CREATE INDEX entity_type ON entity (project, type)",
     "CREATE INDEX entity_parent ON entity (parent) WHERE parent IS NOT NULL",
     # `project` and `type` are the entity's own, kept here so that coverage is counted from one index.
     """

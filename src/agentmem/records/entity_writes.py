@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from attrs import field, frozen
 
@@ -16,6 +17,10 @@ from agentmem.records.base import Unit
 from agentmem.records.note_writes import expect
 from agentmem.records.refs import entity_id
 from agentmem.types import CHECK_RESULTS, UNSET, CheckResult, Entity, Json, Ref, Unset, Written
+
+
+# U+0000 as JSON spells it, not a backslash followed by the same letters.
+_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 @frozen
@@ -128,7 +133,10 @@ def _attrs(given: object) -> tuple[dict[str, Json], list[str]]:
 def _sized(attrs: dict[str, Json]) -> dict[str, Json]:
     if len(attrs) > limits.ATTRS_PER_ENTITY:
         raise LimitExceeded(f"{len(attrs)} attributes, {limits.ATTRS_PER_ENTITY} at most")
-    size = len(canonical(attrs).encode())
+    written = canonical(attrs)
+    if _NUL.search(written):
+        raise InvalidInput("An attribute holds U+0000", why="It ends a text in SQLite's JSON")
+    size = len(written.encode())
     if size > limits.ATTRS_BYTES:
         raise LimitExceeded(
             f"The attributes have {size} bytes, {limits.ATTRS_BYTES} at most",

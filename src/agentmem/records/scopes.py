@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attrs import evolve
+
 from agentmem import limits
 from agentmem.errors import InvalidInput, LimitExceeded
 from agentmem.records import validate
-from agentmem.records.where import ENTITY_FIELDS, parse
+from agentmem.records.where import ENTITY_FIELDS, parse, parse_canonical
 from agentmem.types import Scope
 
 
@@ -36,4 +38,7 @@ def checked(scope: object) -> Scope:
     """A scope a caller gave, its parts checked."""
     if not isinstance(scope, Scope):
         raise InvalidInput("scope must be a Scope", next="Make it with store.scope(type, where=…, checks=…)")
-    return make(scope.type, scope.where, scope.checks, {})
+    made = make(scope.type, None, scope.checks, {})
+    if scope.where is None:
+        return made
+    return evolve(made, where=parse_canonical(scope.where, ENTITY_FIELDS).canonical)
