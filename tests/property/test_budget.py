@@ -15,6 +15,9 @@ from agentmem.context.escape import quoted, quoted_block
 from agentmem.context.tokens import count_tokens
 from agentmem.errors import InvalidInput
 
+# A loaded machine is no failure.
+untimed = settings(deadline=None)
+
 NAMES = ("where", "left", "attempts", "questions", "decisions", "results", "facts", "news")
 GIANT = 256 * 1024
 HOSTILE = {
@@ -117,6 +120,7 @@ def totals_are_exact(fitted: Fitted, head, made) -> None:
 
 
 @given(head=st.lists(lines, max_size=3), made=sections(), budget=budgets, counter=counters, times=sizes)
+@untimed
 def test_budget_holds(head, made, budget, counter, times):
     """The whole text costs at most the budget, by any counter, and shown and omitted make the total."""
     made = grown(made, times)
@@ -126,6 +130,7 @@ def test_budget_holds(head, made, budget, counter, times):
 
 
 @given(head=st.lists(lines, max_size=3), made=sections(), budget=budgets, times=sizes)
+@untimed
 def test_nothing_is_lost_in_silence(head, made, budget, times):
     """A section that has lines is in the text, or in the line of cuts with the exact number, or both."""
     made = grown(made, times)
@@ -137,6 +142,7 @@ def test_nothing_is_lost_in_silence(head, made, budget, times):
 
 
 @given(made=sections(), budget=budgets, times=sizes)
+@untimed
 def test_each_cut_names_a_call(made, budget, times):
     """Where the budget allows, each cut names the call of its section, otherwise one call serves all."""
     made = grown(made, times)
@@ -148,6 +154,7 @@ def test_each_cut_names_a_call(made, budget, times):
 
 
 @given(drawn=st.lists(st.lists(st.tuples(texts, st.booleans()), max_size=30), max_size=8), budget=budgets)
+@untimed
 def test_order_is_kept(drawn, budget):
     """The lines shown are the first ones of their section, in their order, and the sections stand in theirs."""
     made = [
@@ -170,6 +177,7 @@ def marked(part: int, index: int, text: str, has_short: bool) -> Line:
     budget=st.integers(limits.BUDGET_MIN, 2500),
     more=st.integers(1, 300),
 )
+@untimed
 def test_more_budget_never_shows_less(head, made, budget, more):
     """A larger budget shows no fewer lines of any section."""
     small = fit(head, made, budget=budget)
@@ -179,6 +187,7 @@ def test_more_budget_never_shows_less(head, made, budget, more):
 
 
 @given(made=sections(), budget=budgets, times=sizes)
+@untimed
 def test_same_in_same_out(made, budget, times):
     """The fitting is a function of its arguments."""
     made = grown(made, times)
@@ -186,7 +195,7 @@ def test_same_in_same_out(made, budget, times):
 
 
 @given(key=st.sampled_from(sorted(HOSTILE)), budget=st.sampled_from([300, 301, 800, 2000]))
-@settings(max_examples=25, deadline=None)
+@settings(untimed, max_examples=25)
 def test_a_giant_first_line_hides_nothing(key, budget):
     """A first line of 256 KiB is shortened, and the lines after it are still shown."""
     giant = repeated(key, GIANT)
@@ -242,6 +251,7 @@ def test_everything_is_shown_in_full_where_it_fits():
 
 
 @given(text=st.text(alphabet="ab «»\n|:", min_size=200, max_size=2000), budget=st.integers(300, 500))
+@untimed
 def test_a_shortened_quotation_is_closed(text, budget):
     """Where a cut falls inside a marked quotation, the closing mark still follows."""
     made = [

@@ -68,14 +68,18 @@ def lines(draw: st.DrawFn) -> str:
 # Headings of which a part is told by where their text went and by a status: the goal's body, a step's status.
 TOLD_BY_STATUS = ("Goal", "Outcome: done", "2. Build (in progress)")
 FILES = st.dictionaries(
-    st.sampled_from(["plan.md", "notes.md", "journal.md", "a/todo.md", "a/2026-01-31.md", "t/prd.md", "t/implement.md"]),
+    st.sampled_from(
+        ["plan.md", "notes.md", "journal.md", "a/todo.md", "a/2026-01-31.md", "t/prd.md", "t/implement.md"]
+    ),
     st.lists(lines(), max_size=14).map("\n".join),
     min_size=1,
     max_size=4,
 )
 MARKS = re.compile(r"^\s*(?:[-*>]|\d+\.)\s*(?:\[.\])?")
-TASKS = st.sampled_from(["", '{"title": "T", "status": "completed"}', '{"title": "T", "status": "planning"}', "{broken"])
-relaxed = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+TASKS = st.sampled_from(
+    ["", '{"title": "T", "status": "completed"}', '{"title": "T", "status": "planning"}', "{broken"]
+)
+relaxed = settings(deadline=None, max_examples=1500, suppress_health_check=[HealthCheck.too_slow])
 
 
 def read(files: dict[str, str], task: str) -> Plan:

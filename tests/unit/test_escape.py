@@ -9,11 +9,14 @@ import unicodedata
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem.context import escape
 from agentmem.errors import InvalidInput
+
+# A loaded machine is no failure.
+untimed = settings(deadline=None)
 
 nasty = st.text(
     st.one_of(
@@ -96,6 +99,7 @@ def test_a_flag_hides_no_message():
 
 
 @given(nasty)
+@untimed
 def test_nothing_hidden_survives(text):
     """What `visible` returns holds no hidden character and changes no more when applied again."""
     shown = escape.visible(text)
@@ -105,12 +109,14 @@ def test_nothing_hidden_survives(text):
 
 
 @given(st.text(alphabet="ab\u200c\u200d\ufe0f\U000e0101\u180b", max_size=30))
+@untimed
 def test_joiners_and_selectors_do_not_hide_in_latin(text):
     """Between Latin letters no joiner and no selector stays invisible."""
     assert escape.visible(text).replace("⟨", "").replace("⟩", "").isascii()
 
 
 @given(nasty)
+@untimed
 def test_one_line_is_one_line(text):
     """The result has one line, no outer and no double spaces."""
     line = escape.one_line(text)
@@ -137,6 +143,7 @@ def test_ordinary_trusted_text_is_untouched():
 
 
 @given(nasty | lines_of)
+@untimed
 def test_trusted_text_forges_no_mark(text):
     """No newline, no opening mark of a quotation, no control token, no closing of a host's tag comes out of it."""
     line = escape.prompt_inline(text)
@@ -147,6 +154,7 @@ def test_trusted_text_forges_no_mark(text):
 
 
 @given(nasty | lines_of)
+@untimed
 def test_a_quotation_closes_where_we_close_it(text):
     """Within a quotation stands no guillemet, newline, tag or hidden character."""
     span = escape.quoted(text, "web")
@@ -159,6 +167,7 @@ def test_a_quotation_closes_where_we_close_it(text):
 
 
 @given(nasty | lines_of)
+@untimed
 def test_a_quoted_block_closes_where_we_close_it(text):
     """Each line of a block is marked as its content, and only the last line closes it."""
     first, *middle, last = escape.quoted_block(text, "tool").split("\n")
@@ -203,6 +212,7 @@ class Collector(HTMLParser):
 
 
 @given(nasty)
+@untimed
 def test_html_is_text(text):
     """As element content and as an attribute, the text comes back as itself and makes no tag or attribute."""
     parser = Collector()
@@ -217,12 +227,14 @@ def test_html_is_text(text):
 
 
 @given(nasty)
+@untimed
 def test_terminal_text_commands_nothing(text):
     """No control character but newline and tab reaches the terminal."""
     assert not [c for c in escape.terminal(text) if unicodedata.category(c) == "Cc" and c not in "\n\t"]
 
 
 @given(st.text(alphabet="[]/\\abcred #@=:bold \n", max_size=40))
+@untimed
 def test_rich_markup_is_neutral(text):
     """Through rich's console markup the text comes back as itself, and a tag after it still closes."""
     markup = pytest.importorskip("rich.markup")
@@ -255,6 +267,7 @@ def test_plain_cells_stay(text):
 
 
 @given(nasty | st.text(alphabet="ab *_`[]()<>!#-+=.1)~|\\&:$\n\t", max_size=60))
+@untimed
 def test_markdown_is_text(text):
     """Rendered, the text is paragraphs that hold its own characters: no link, image, code, heading, list or table."""
     markdown_it = pytest.importorskip("markdown_it")
@@ -297,6 +310,7 @@ def test_display_width(text, columns):
 
 
 @given(st.text(alphabet="ab数e\u0301👩\u200d", max_size=30), st.integers(0, 20))
+@untimed
 def test_pad_fills_exactly(text, width):
     """A padded text takes exactly the columns asked for."""
     assert escape.display_width(escape.pad(text, width)) == width

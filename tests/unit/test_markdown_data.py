@@ -43,7 +43,13 @@ def kept(plan: Plan) -> str:
     for note in plan.notes:
         texts += [note.title, note.body, note.why, *note.source.headings, *(item.text for item in note.checklist)]
     for entity in plan.entities:
-        texts += [entity.key, entity.status or "", *map(str, entity.attrs.values()), *entity.checks.values(), *entity.attrs]
+        texts += [
+            entity.key,
+            entity.status or "",
+            *map(str, entity.attrs.values()),
+            *entity.checks.values(),
+            *entity.attrs,
+        ]
     return letters("\n".join(texts))
 
 
@@ -140,6 +146,9 @@ def test_the_example_review_ends_where_its_journals_say():
     assert states["TLS and header review of every web host"] is False
     assert "Password spraying against staff accounts" not in " ".join(states)
     failed = {note.title: note.why for note in plan.notes if note.kind == "attempt" and note.status == "failed"}
-    assert "The edge counts connections" in failed["The same scan, slower"] or "same block" in failed["The same scan, slower"]
+    assert (
+        "The edge counts connections" in failed["The same scan, slower"]
+        or "same block" in failed["The same scan, slower"]
+    )
     assert [checkpoint.source.path for checkpoint in plan.checkpoints] == ["journal/2026-10-22.md"]
     assert len([note for note in plan.notes if note.kind == "goal"]) == 1

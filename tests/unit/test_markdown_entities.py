@@ -72,7 +72,9 @@ def test_method_and_path_are_one_key(tmp_path):
     one = "# E\n\n| Method | Path | authz |\n|---|---|---|\n| GET | /users | pass |\n"
     two = "# F\n\n| Endpoint | csrf |\n|---|---|\n| GET /users | fail |\n"
     plan = read(tmp_path, {"a.md": one, "b.md": two}, "endpoint")
-    assert [(entity.key, entity.checks) for entity in plan.entities] == [("GET /users", {"authz": "pass", "csrf": "fail"})]
+    assert [(entity.key, entity.checks) for entity in plan.entities] == [
+        ("GET /users", {"authz": "pass", "csrf": "fail"})
+    ]
 
 
 def test_a_dash_beside_empty_cells_means_not_applicable(tmp_path):

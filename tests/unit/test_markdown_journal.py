@@ -95,7 +95,9 @@ def test_an_older_session_does_not_say_where_the_work_stands(tmp_path):
 
 def test_the_newest_session_is_the_checkpoint(tmp_path):
     """By date over all files of the folder, with its summary and what is next."""
-    newer = "# J\n\n## Session 3: retry\n\n**Date**: 2026-03-07\n\n### Summary\n\nJitter works.\n\n### Next\n\n- Alert\n"
+    newer = (
+        "# J\n\n## Session 3: retry\n\n**Date**: 2026-03-07\n\n### Summary\n\nJitter works.\n\n### Next\n\n- Alert\n"
+    )
     plan = read(tmp_path, {"kay/journal-1.md": newer, "kay/journal-2.md": SESSIONS})
     (checkpoint,) = plan.checkpoints
     assert (checkpoint.dated, checkpoint.task) == (dt.date(2026, 3, 7), None)
@@ -146,7 +148,10 @@ def test_boxes_that_only_journals_name_are_one_step(tmp_path):
     plan = read(tmp_path, DAYS)
     noted = find(plan, "Noted in the journal")
     assert (noted.kind, noted.status, noted.parent) == ("step", "active", plan.notes[0].source)
-    assert [(item.text, item.done) for item in noted.checklist] == [("Ask Mira (by phone)", True), ("Call Tomas", False)]
+    assert [(item.text, item.done) for item in noted.checklist] == [
+        ("Ask Mira (by phone)", True),
+        ("Call Tomas", False),
+    ]
 
 
 def test_a_day_is_a_fact_and_no_goal(tmp_path):
@@ -171,12 +176,18 @@ def test_the_newer_of_two_plans_of_a_folder_is_right(tmp_path):
     }
     plan = read(tmp_path, files)
     assert [note.title for note in plan.notes if note.kind == "goal"] == ["P"]
-    assert [(item.text, item.done) for item in find(plan, "Work").checklist] == [("Write the parser", True), ("Ship", False)]
+    assert [(item.text, item.done) for item in find(plan, "Work").checklist] == [
+        ("Write the parser", True),
+        ("Ship", False),
+    ]
 
 
 def test_a_journal_with_boxes_and_no_plan_makes_a_goal(tmp_path):
     """What is left in it is not lost for want of a plan."""
-    plan = read(tmp_path, {"journal.md": "# J\n\n## 2026-10-06\n\n- [ ] Port survey\n\n## 2026-10-07\n\n- [x] Port survey\n- [ ] TLS\n"})
+    plan = read(
+        tmp_path,
+        {"journal.md": "# J\n\n## 2026-10-06\n\n- [ ] Port survey\n\n## 2026-10-07\n\n- [x] Port survey\n- [ ] TLS\n"},
+    )
     noted = next(note for note in plan.notes if note.checklist)
     assert [(item.text, item.done) for item in noted.checklist] == [("Port survey", True), ("TLS", False)]
     assert find(plan, "Journal: journal").source == noted.parent

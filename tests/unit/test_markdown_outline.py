@@ -85,7 +85,10 @@ def test_a_plan_is_a_goal_with_its_headings_as_steps(tmp_path):
 def test_a_box_beneath_a_plain_item_carries_its_text(tmp_path):
     """The box alone would not say what it belongs to."""
     plan = read(tmp_path, {"todo.md": "# T\n\n- API\n  - [ ] login\n  - [x] logout\n"})
-    assert [(item.text, item.done) for item in plan.notes[0].checklist] == [("API: login", False), ("API: logout", True)]
+    assert [(item.text, item.done) for item in plan.notes[0].checklist] == [
+        ("API: login", False),
+        ("API: logout", True),
+    ]
 
 
 def test_a_plan_without_any_box_or_number_has_its_headings_as_steps(tmp_path):
@@ -218,7 +221,10 @@ def test_rejected_rows_of_a_review_are_decisions(tmp_path):
 @pytest.mark.parametrize("text", ["TBD", "(Add details)", "- [ ] TBD", "- [ ] <path>", "-", "待补充", "…", "- [ ] …"])
 def test_a_placeholder_of_a_template_is_no_work(tmp_path, text):
     """What a template left to be filled in makes no step, box, question or decision."""
-    plan = read(tmp_path, {"plan.md": f"# P\n\n## Open questions\n\n{text}\n\n## Tasks\n\n{text}\n\n## Out of scope\n\n{text}\n"})
+    plan = read(
+        tmp_path,
+        {"plan.md": f"# P\n\n## Open questions\n\n{text}\n\n## Tasks\n\n{text}\n\n## Out of scope\n\n{text}\n"},
+    )
     assert plan.items == ()
     assert {note.kind for note in plan.notes} == {"goal"}
     assert text in plan.notes[0].body

@@ -95,7 +95,9 @@ def test_a_status_key_is_a_status_position(line, value):
     assert status_of_line(line).value == value
 
 
-@pytest.mark.parametrize(("cell", "result"), [("✅", "pass"), ("通过", "pass"), ("❌", "fail"), ("N/A", "na"), ("web", None)])
+@pytest.mark.parametrize(
+    ("cell", "result"), [("✅", "pass"), ("通过", "pass"), ("❌", "fail"), ("N/A", "na"), ("web", None)]
+)
 def test_a_cell_of_a_check_is_one_word_or_sign(cell, result):
     """Results are recognised whole; any other text is no result."""
     assert result_of_cell(cell) == result

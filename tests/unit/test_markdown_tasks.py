@@ -51,7 +51,9 @@ Every job runs once.
 
 def test_a_task_folder_is_one_goal_with_its_files_beneath(tmp_path):
     """The task is the goal; boxes are steps, the section "Goal" its text, other keys and files facts."""
-    plan = read(tmp_path, {"q/task.json": task(priority="P1", createdAt="2026-10-12", branch="feat/q"), "q/prd.md": PRD})
+    plan = read(
+        tmp_path, {"q/task.json": task(priority="P1", createdAt="2026-10-12", branch="feat/q"), "q/prd.md": PRD}
+    )
     goal = plan.notes[0]
     assert (goal.kind, goal.title, goal.status, goal.priority) == ("goal", "Queue", "active", "p1")
     assert goal.body == "Every job runs once."
@@ -139,7 +141,9 @@ def test_lone_surrogates_in_json_do_not_reach_a_record(tmp_path):
 
 def test_json_lines_are_one_compact_fact_without_templates(tmp_path):
     """Entries are lines `file — reason`, broken lines are kept and reported, a template's line is only reported."""
-    lines = '{"file": "a.py", "reason": "core"}\n{"_example": "Fill with <path>"}\nnot json\n{"todo": "later", "n": 1}\n'
+    lines = (
+        '{"file": "a.py", "reason": "core"}\n{"_example": "Fill with <path>"}\nnot json\n{"todo": "later", "n": 1}\n'
+    )
     plan = read(tmp_path, {"q/task.json": task(), "q/check.jsonl": lines, "q/empty.jsonl": '{"_example": "x"}\n'})
     facts = [note for note in plan.notes if "jsonl" in note.title]
     assert [note.title for note in facts] == ["check.jsonl: 3 entries"]
@@ -150,7 +154,9 @@ def test_json_lines_are_one_compact_fact_without_templates(tmp_path):
 
 def test_an_outcome_in_the_text_closes_a_task_that_its_json_left_open(tmp_path):
     """`Outcome: ABANDONED` is a status, and the report says that the two disagree."""
-    plan = read(tmp_path, {"q/task.json": task(), "q/prd.md": PRD + "\n## Outcome: ABANDONED\n\nThe premise was wrong.\n"})
+    plan = read(
+        tmp_path, {"q/task.json": task(), "q/prd.md": PRD + "\n## Outcome: ABANDONED\n\nThe premise was wrong.\n"}
+    )
     assert (plan.notes[0].status, plan.notes[0].closed_unticked) == ("dropped", 2)
     assert [summary.result for summary in plan.summaries] == ["The premise was wrong."]
     assert any("abandoned" in line.text.casefold() or "dropped" in line.text for line in plan.lines("status"))
@@ -159,7 +165,9 @@ def test_an_outcome_in_the_text_closes_a_task_that_its_json_left_open(tmp_path):
 def test_closing_notes_are_the_summary_of_a_task(tmp_path):
     """What task.json says at the end is what the task came to."""
     plan = read(tmp_path, {"q/task.json": task(status="completed", notes="Shipped in beta.8.")})
-    assert [(summary.of, summary.result) for summary in plan.summaries] == [(plan.notes[0].source, "Shipped in beta.8.")]
+    assert [(summary.of, summary.result) for summary in plan.summaries] == [
+        (plan.notes[0].source, "Shipped in beta.8.")
+    ]
 
 
 def test_a_table_that_names_tasks_of_the_folder_makes_no_second_ones(tmp_path):
@@ -173,4 +181,7 @@ def test_steps_of_the_same_generic_name_say_where_they_belong(tmp_path):
     """A second "Acceptance Criteria" inside a section carries the name of that section."""
     text = "# P\n\n## Acceptance Criteria\n\n- [ ] a\n\n## Fix 4\n\ntext\n\n### Acceptance Criteria\n\n- [ ] b\n"
     plan = read(tmp_path, {"q/task.json": task(), "q/prd.md": text})
-    assert [note.title for note in plan.notes if note.kind == "step"] == ["Acceptance Criteria", "Fix 4: Acceptance Criteria"]
+    assert [note.title for note in plan.notes if note.kind == "step"] == [
+        "Acceptance Criteria",
+        "Fix 4: Acceptance Criteria",
+    ]

@@ -414,11 +414,11 @@ def test_notes_keep_the_order_they_are_put_in(store: Store) -> None:
 
 
 def test_there_is_always_room_between_two_notes(store: Store) -> None:
-    """A hundred notes put between the same two: where numbers run out the siblings are spaced anew, in the log too."""
+    """Ninety notes put between the same two: where numbers run out the siblings are spaced anew, in the log too."""
     top = store.notes.add("goal", "Top")
     first, last = (store.notes.add("step", name, parent=top) for name in ("first", "last"))
     names = []
-    for number in range(100):
+    for number in range(90):
         note = store.notes.add("step", f"n{number}", parent=top)
         store.notes.move(note, before=last)
         store.notes.move(note, after=first)

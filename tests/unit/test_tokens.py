@@ -12,11 +12,14 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem.context.token_weights import BYTE_CLASSES, UNITS, WEIGHTS
 from agentmem.context.tokens import count_tokens, cut
+
+# A loaded machine is no failure.
+untimed = settings(deadline=None)
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -43,18 +46,21 @@ def test_nothing_costs_nothing():
 
 
 @given(texts, texts)
+@untimed
 def test_joined_texts_cost_no_more_than_apart(first, second):
     """The count is subadditive, so a budget may add up the costs of lines."""
     assert count_tokens(first + second) <= count_tokens(first) + count_tokens(second)
 
 
 @given(texts, texts)
+@untimed
 def test_a_longer_text_costs_no_less(first, second):
     """The count is monotone: what is appended never lowers it."""
     assert count_tokens(first) <= count_tokens(first + second)
 
 
 @given(texts)
+@untimed
 def test_the_count_is_the_sum_of_the_weights_of_pairs(text):
     """The fast form agrees with the definition, byte by byte."""
     rows = [bytes.fromhex(row) for row in WEIGHTS.split()]
@@ -146,6 +152,7 @@ def test_real_notes_cost_what_such_text_costs():
 
 
 @given(texts, st.integers(0, 40))
+@untimed
 def test_a_cut_text_fits(text, limit):
     """What `cut` returns costs at most the limit, and is the text itself exactly where that fits."""
     kept = cut(text, limit)
@@ -158,6 +165,7 @@ def test_a_cut_text_fits(text, limit):
     st.integers(3, 40),
     st.sampled_from([len, lambda t: len(t.split()), lambda t: len(t.encode("utf-8", "ignore"))]),
 )
+@untimed
 def test_any_counter_does(text, limit, counter):
     """Other counters hold too, and what is kept is a beginning of the text with an ellipsis."""
     kept = cut(text, limit, counter)
@@ -186,6 +194,7 @@ def test_a_text_without_words_is_cut_between_letters():
 @given(
     st.lists(st.sampled_from(["e\u0301", "👩\u200d💻", "👍🏽", "🇩🇪", "क्\u200dष", "a"]), min_size=8), st.integers(2, 20)
 )
+@untimed
 def test_no_letter_is_parted_from_its_marks(letters, limit):
     """What comes after the cut never begins with a mark, a joiner, a skin tone or the second half of a flag."""
     text = "".join(letters)

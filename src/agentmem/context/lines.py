@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, overload
 
 from agentmem.context.budget import Line
 from agentmem.context.escape import prompt_inline, quoted
@@ -84,3 +85,31 @@ def minute(at: int) -> str:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """`1 step`, `2 steps`."""
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+class Lines(Sequence[Line]):
+    """Lines that are made when they are looked at: of what is read for a section the budget shows a part."""
+
+    __slots__ = ("_made", "_make", "_rows")
+
+    def __init__(self, rows: Sequence[Any], make: Callable[[Any], Line]) -> None:
+        self._rows = rows
+        self._make = make
+        self._made: list[Line] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Line: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Line]: ...
+    def __getitem__(self, index: int | slice) -> Line | Sequence[Line]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self._rows)))]
+        place = index if index >= 0 else len(self._rows) + index
+        if not 0 <= place < len(self._rows):
+            raise IndexError(index)
+        while len(self._made) <= place:
+            self._made.append(self._make(self._rows[len(self._made)]))
+        return self._made[place]

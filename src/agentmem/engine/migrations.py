@@ -16,6 +16,11 @@ from agentmem.text import FTS_TOKENIZE
 # Tables outside the log: a replay does not make them, a copy of the log does not carry them.
 OPERATIONAL: Final = ("meta", "lease", "request")
 
+# Conditions of partial indexes. A query uses such an index only if it says the same in the same words.
+LEFT: Final = "shut = 0 AND kind IN ('goal', 'step') AND status IN ('open', 'active')"
+ITEMS_LEFT: Final = "shut = 0 AND open_items > 0 AND status NOT IN ('done', 'failed', 'dropped')"
+ITEMS_CLOSED: Final = "open_items > 0 AND (shut = 1 OR status IN ('done', 'failed', 'dropped'))"
+
 _EVENT = """
 CREATE TABLE event (
     seq INTEGER PRIMARY KEY,
@@ -88,20 +93,23 @@ _PROJECTIONS = (
         open_items INTEGER NOT NULL DEFAULT 0
     ) STRICT
     """,
-    "CREATE INDEX note_parent ON note (parent, position) WHERE parent IS NOT NULL",
+    # A walk down the tree reads this index only; it also finds the children of one kind.
+    "CREATE INDEX note_parent ON note (parent, kind, status, position) WHERE parent IS NOT NULL",
     "CREATE INDEX note_root ON note (root, kind, status)",
     "CREATE INDEX note_project ON note (project, kind, status)",
     "CREATE INDEX note_entity ON note (entity) WHERE entity IS NOT NULL",
     "CREATE INDEX note_top ON note (project, kind, status) WHERE parent IS NULL",
+    "CREATE INDEX note_pinned ON note (project, parent) WHERE pinned = 1",
+    "CREATE INDEX note_untrusted ON note (project, kind, status) WHERE origin IN ('import', 'tool', 'web')",
     "CREATE INDEX note_scope ON note (project, root) WHERE scope IS NOT NULL",
-    """
-    CREATE INDEX note_left ON note (project, root)
-    WHERE shut = 0 AND kind IN ('goal', 'step') AND status IN ('open', 'active')
-    """,
-    """
-    CREATE INDEX note_items ON note (project, root, open_items)
-    WHERE shut = 0 AND open_items > 0 AND status NOT IN ('done', 'failed', 'dropped')
-    """,
+    # What is left: all of it, what has a priority, what holds more of it, what is being done.
+    f"CREATE INDEX note_left ON note (project, root) WHERE {LEFT}",
+    f"CREATE INDEX note_tagged ON note (project, root) WHERE {LEFT} AND tags <> '[]'",
+    f"CREATE INDEX note_holds ON note (parent) WHERE {LEFT}",
+    "CREATE INDEX note_flight ON note (project, kind) WHERE shut = 0 AND status = 'active' AND kind IN ('attempt', 'step')",
+    # Notes with unticked items: those that count as left, and those that are closed.
+    f"CREATE INDEX note_items ON note (project, root, position, id, open_items) WHERE {ITEMS_LEFT}",
+    f"CREATE INDEX note_closed ON note (project, root, open_items) WHERE {ITEMS_CLOSED}",
     "CREATE INDEX note_source ON note (project, source) WHERE source IS NOT NULL",
     """
     CREATE TABLE link (
@@ -182,6 +190,7 @@ _PROJECTIONS = (
     ) STRICT
     """,
     "CREATE UNIQUE INDEX item_number ON item (note, number)",
+    "CREATE INDEX item_revision ON item (revision, note)",
     "CREATE INDEX item_open ON item (note, position) WHERE done = 0 AND removed = 0",
     """
     CREATE TABLE checkpoint (
@@ -197,6 +206,7 @@ _PROJECTIONS = (
     ) STRICT
     """,
     "CREATE INDEX checkpoint_task ON checkpoint (project, task)",
+    "CREATE INDEX checkpoint_tasks ON checkpoint (project) WHERE task IS NOT NULL",
     """
     CREATE TABLE summary (
         id INTEGER PRIMARY KEY,
@@ -213,6 +223,7 @@ _PROJECTIONS = (
     ) STRICT
     """,
     "CREATE UNIQUE INDEX summary_note ON summary (note)",
+    "CREATE INDEX summary_revision ON summary (revision)",
 )
 
 _OPERATIONAL = (

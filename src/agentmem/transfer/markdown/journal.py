@@ -149,12 +149,11 @@ def outline_journal(outline: Outline, sessions: tuple[Session, ...], place: Plac
 def _with_deeper(parts: tuple[Section, ...], number: int) -> Section:
     """A part with the deeper parts after it inside, one level of them, as the section it is."""
     part = parts[number]
-    inside = []
-    for other in parts[number + 1 :]:
-        if other.level <= part.level:
-            break
-        inside.append(other)
-    return evolve(part, sections=tuple(inside), end=inside[-1].end if inside else part.end)
+    after = number + 1
+    while after < len(parts) and parts[after].level > part.level:
+        after += 1
+    inside = parts[number + 1 : after]
+    return evolve(part, sections=inside, end=inside[-1].end) if inside else part
 
 
 def _task_of(session: Session, outline: Outline) -> Draft | None:

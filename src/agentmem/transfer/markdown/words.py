@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from functools import lru_cache
 from typing import Final
 
 from agentmem import limits
@@ -108,6 +109,7 @@ _NO_REASON: Final = re.compile(
 )
 
 
+@lru_cache(maxsize=1024)
 def plain(text: str) -> str:
     """The text without emphasis, strike-through and link targets, on one line; a very long one only on one line.
 

@@ -1,0 +1,362 @@
+"""Write the parts of the documentation that are taken from the code: docs/api.md, and the tables between markers.
+
+    python scripts/build_docs.py          write them
+    python scripts/build_docs.py --check  say which are out of date, and exit with 1 if any is
+
+It needs agentmem with the extra `cli` to be importable. A test compares its output with the files.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+import agentmem
+from agentmem import errors, limits, types
+from agentmem.adapters.cli.exits import Exit
+from agentmem.context import coverage, left, parts, resume
+from agentmem.context.tokens import count_tokens
+from agentmem.recall import find
+from agentmem.records import entities, note_writes, projects, where_group
+from agentmem.store import Stats, Store, Verified
+from agentmem.transfer import importer
+
+ROOT = Path(__file__).resolve().parents[1]
+NAMESPACES = ("notes", "links", "attempts", "entities", "checklists", "projects", "log")
+_WIDTH = 110
+
+VERBS: dict[str, tuple[str, ...]] = {
+    "Open and close": ("open", "close", "in_project", "acting", "transaction"),
+    "Come back to the work": (
+        *("resume", "left", "task_summary", "graph", "find", "get", "news", "checkpoints", "claims"),
+    ),
+    "Write": ("scope", "checkpoint", "summarize", "confirm", "import_"),
+    "Share the work": ("claim", "release", "claim_token", "adopt_claims", "watch"),
+    "The file": ("verify", "wait_for_index", "stats"),
+}
+ANSWERS: tuple[type, ...] = (
+    *(resume.Resume, left.Left, left.Step, left.OpenItem, left.ScopeLeft, coverage.CheckLeft, coverage.Missing, parts.TaskSummary, parts.Part, parts.Graph, parts.Node),
+    *(find.Found, find.Hit, entities.Page, where_group.Groups, where_group.Group, where_group.Numbers),
+    *(Verified, Stats, projects.ProjectStats, importer.Imported),
+)
+GIVEN: tuple[type, ...] = (note_writes.NewNote, entities.Row, entities.Result)
+
+
+def members(owner: type) -> dict[str, Any]:
+    """The public methods of a class, in the order they are written in, class methods too."""
+    found = {}
+    for name, value in vars(owner).items():
+        function = value.__func__ if isinstance(value, classmethod) else value
+        if not name.startswith("_") and inspect.isfunction(function):
+            found[name] = function
+    return found
+
+
+def namespaces() -> dict[str, type]:
+    """The class behind each namespace of the store."""
+    from agentmem.records.attempts import Attempts
+    from agentmem.records.checklists import Checklists
+    from agentmem.records.links import Links
+    from agentmem.records.notes import Notes
+    from agentmem.store import Log
+
+    made = (Notes, Links, Attempts, entities.Entities, Checklists, projects.Projects, Log)
+    return dict(zip(NAMESPACES, made, strict=True))
+
+
+def signature(called: str, function: Callable[..., Any]) -> str:
+    """A call with its parameters, broken into lines where it is long."""
+    shape = inspect.signature(function)
+    shown, star = [], False
+    for parameter in list(shape.parameters.values())[1:]:
+        if parameter.kind is parameter.KEYWORD_ONLY and not star:
+            shown.append("*")
+            star = True
+        star = star or parameter.kind is parameter.VAR_POSITIONAL
+        prefix = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        text = f"{prefix}{parameter.name}: {_type(parameter.annotation)}"
+        if parameter.default is not parameter.empty:
+            text += f" = {_default(parameter.default)}"
+        shown.append(text)
+    result = _type(shape.return_annotation)
+    line = f"{called}({', '.join(shown)}) -> {result}"
+    if len(line) <= _WIDTH:
+        return line
+    return "\n".join([f"{called}(", *(f"    {each}," for each in shown), f") -> {result}"])
+
+
+def _type(annotation: object) -> str:
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    # Modules are how the code names things, not how a caller does.
+    return re.sub(r"\b(?:resumes|lefts|parts|os|entity_writes)\.", "", text)
+
+
+def _default(value: object) -> str:
+    if value is count_tokens:
+        return "count_tokens"
+    if inspect.isfunction(value):
+        return value.__name__
+    return repr(value)
+
+
+_HEADINGS = ("Args", "Attributes", "Returns", "Raises")
+
+
+def prose(docstring: str | None, *, without: tuple[str, ...] = ()) -> str:
+    """A Google docstring as Markdown: sections as lists."""
+    assert docstring, "a public name without a docstring"
+    blocks: list[str] = []
+    lines = inspect.cleandoc(docstring).split("\n")
+    position = 0
+    while position < len(lines):
+        name = lines[position].rstrip(":")
+        if lines[position].endswith(":") and name in _HEADINGS:
+            inside, position = _indented(lines, position + 1)
+            if name not in without:
+                blocks.append(_section(name, inside))
+            continue
+        blocks.append(lines[position])
+        position += 1
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(blocks)).strip()
+
+
+def _indented(lines: list[str], position: int) -> tuple[list[str], int]:
+    inside = []
+    while position < len(lines) and (lines[position].startswith("    ") or not lines[position].strip()):
+        inside.append(lines[position][4:])
+        position += 1
+    return inside, position
+
+
+def _section(name: str, inside: list[str]) -> str:
+    entries: list[str] = []
+    for line in inside:
+        if line.startswith("    ") and entries:
+            entries[-1] += f" {line.strip()}"
+        elif line.strip():
+            entries.append(line.strip())
+    if name == "Returns":
+        return f"Returns: {' '.join(entries)}\n"
+    title = {"Args": "", "Attributes": "", "Raises": "Raises:\n\n"}[name]
+    return f"\n{title}" + "\n".join(_entry(entry) for entry in entries) + "\n"
+
+
+def _entry(text: str) -> str:
+    names, _, said = text.partition(": ")
+    return f"- {', '.join(f'`{name.strip()}`' for name in names.split(','))}: {said}"
+
+
+def verb(called: str, function: Callable[..., Any]) -> str:
+    """One verb: its heading, its call, what it does."""
+    return f"### {called}\n\n```py\n{signature(called, function)}\n```\n\n{prose(function.__doc__)}\n"
+
+
+def value(made: type) -> str:
+    """One class of values: what it is, its fields with their types."""
+    told = dict(_told(made))
+    rows = []
+    for field in attrs.fields(made):
+        if field.name.startswith("_"):
+            continue
+        default = "" if field.default is attrs.NOTHING else _of_default(field.default)
+        said = f": {told[field.name]}" if field.name in told else ""
+        rows.append(f"- `{field.name}: {_type(field.type)}{default}`{said}")
+    for name, member in vars(made).items():
+        if isinstance(member, property) and not name.startswith("_"):
+            rows.append(f"- `{name}`: {_first(member.__doc__)}")
+    text = prose(made.__doc__, without=("Args", "Attributes"))
+    return f"### {made.__name__}\n\n{text}\n\n" + "\n".join(rows) + "\n"
+
+
+def _of_default(default: object) -> str:
+    return " = …" if isinstance(default, attrs.Factory) else f" = {default!r}"  # type: ignore[arg-type]
+
+
+def _told(made: type) -> Iterator[tuple[str, str]]:
+    lines = inspect.cleandoc(made.__doc__ or "").split("\n")
+    for position, line in enumerate(lines):
+        if line in ("Args:", "Attributes:"):
+            inside, _ = _indented(lines, position + 1)
+            for entry in _section("Args", inside).strip().split("\n"):
+                name, _, said = entry.removeprefix("- ").partition(": ")
+                yield name.strip("`"), said
+
+
+def _first(docstring: str | None) -> str:
+    return inspect.cleandoc(docstring or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def values() -> list[type]:
+    """The classes of values of `agentmem.types`, in their order."""
+    return [
+        made
+        for name, made in vars(types).items()
+        if not name.startswith("_") and isinstance(made, type) and attrs.has(made) and made.__module__ == types.__name__
+    ]
+
+
+def api() -> str:
+    """The whole of docs/api.md."""
+    lines = [
+        "# API",
+        "",
+        "Every verb and every value, taken from the code by `scripts/build_docs.py`. What the words mean is in"
+        " [concepts.md](concepts.md), how they are used in [guide.md](guide.md).",
+        "",
+        "Where a verb takes a `Ref` it takes a record, its id, `\"type:key\"` for an entity, or `\"14.3\"` for item 3"
+        " of note 14. `UNSET` leaves a field as it is, `None` clears it. Times are integers, microseconds since 1970"
+        " UTC. A write with `request_id=`, repeated with the same arguments, writes nothing again and gives the first"
+        " outcome.",
+        "",
+        "## The store",
+        "",
+        prose(Store.__doc__),
+        "",
+        _properties(Store),
+    ]
+    store = members(Store)
+    listed = [name for names in VERBS.values() for name in names]
+    assert sorted(listed) == sorted(store), f"verbs to be listed here: {set(store) ^ set(listed)}"
+    for title, names in VERBS.items():
+        lines += [f"## {title}", ""]
+        lines += [verb(f"Store.{name}" if name == "open" else f"store.{name}", store[name]) for name in names]
+    for name, owner in namespaces().items():
+        lines += [f"## store.{name}", ""]
+        lines += [verb(f"store.{name}.{each}", function) for each, function in members(owner).items()]
+    lines += ["## Functions", "", _function("default_project", agentmem.default_project)]
+    lines += ["## Values that are given", "", *(value(made) for made in GIVEN)]
+    lines += ["## Values that come back", "", *(value(made) for made in (*values(), *ANSWERS))]
+    lines += ["## Closed sets of words", "", _words()]
+    lines += ["## Limits", "", _limits()]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _function(name: str, function: Callable[..., Any]) -> str:
+    shape = inspect.signature(function)
+    return f"### {name}\n\n```py\n{name}{str(shape).replace(chr(39), '')}\n```\n\n{prose(function.__doc__)}\n"
+
+
+def _properties(owner: type) -> str:
+    found = ((name, member) for name, member in vars(owner).items() if isinstance(member, property))
+    return "\n".join(f"- `store.{name}`: {_first(member.__doc__)}" for name, member in found) + "\n"
+
+
+def _words() -> str:
+    sets = {
+        "Kind of note": types.NOTE_KINDS,
+        "Kind of link between notes": types.LINK_KINDS,
+        "Result of a check": types.CHECK_RESULTS,
+        "Outcome of an attempt": types.OUTCOMES,
+        "Origin, the most trusted first": types.ORIGINS,
+    }
+    rows = ["| set | words |", "|---|---|"]
+    rows += [f"| {name} | {', '.join(f'`{word}`' for word in words)} |" for name, words in sets.items()]
+    rows += [
+        f"| Statuses of `{kind}`, the default first | {', '.join(f'`{word}`' for word in words)} |"
+        for kind, words in types.STATUSES.items()
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _limits() -> str:
+    rows = ["Bytes are of UTF-8.", "", "| name in `agentmem.limits` | value | of |", "|---|---:|---|"]
+    theme = ""
+    for line in inspect.getsource(limits).split("\n"):
+        if line.startswith("# "):
+            theme = line[2:]
+        elif match := re.match(r"([A-Z_]+): Final = ", line):
+            number = getattr(limits, match[1])
+            rows.append(f"| `{match[1]}` | {number:,} | {theme} |")
+    return "\n".join(rows) + "\n"
+
+
+def error_table() -> str:
+    """Every exception with its code."""
+    rows = ["| code | exception | also a | what it means |", "|---|---|---|---|"]
+    for node in ast.parse(inspect.getsource(errors)).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        made = getattr(errors, node.name)
+        if issubclass(made, errors.AgentMemError):
+            built_in = next(base for base in made.__mro__ if base.__module__ == "builtins").__name__
+            rows.append(f"| `{made.code}` | `{node.name}` | `{built_in}` | {_first(made.__doc__)} |")
+    return "\n".join(rows)
+
+
+def exit_table() -> str:
+    """Every exit code of the command line."""
+    rows = ["| exit code | meaning |", "|---:|---|"]
+    return "\n".join([*rows, *(f"| {code.value} | {code.meaning} |" for code in Exit)])
+
+
+def commands() -> dict[str, Any]:
+    """Every command by its whole name, in the order of the help."""
+    import click
+
+    from agentmem.adapters.cli.root import agentmem as root
+
+    found: dict[str, Any] = {}
+
+    def collect(command: click.Command, name: str) -> None:
+        if isinstance(command, click.Group):
+            if name and command.invoke_without_command:
+                found[name] = command
+            context = click.Context(command)
+            for each in command.list_commands(context):
+                inner = command.get_command(context, each)
+                assert inner is not None
+                collect(inner, f"{name} {each}".strip())
+        else:
+            found[name] = command
+
+    collect(root, "")
+    return found
+
+
+def command_table() -> str:
+    """Every command, what it does, the verb of the library it stands for."""
+    rows = ["| command | what it does | verb |", "|---|---|---|"]
+    for name, command in commands().items():
+        verbs = ", ".join(f"`{each}`" for each in getattr(command, "verbs", ()))
+        rows.append(f"| `{name}` | {command.get_short_help_str(120)} | {verbs} |")
+    return "\n".join(rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {"errors": error_table, "exits": exit_table, "commands": command_table}
+_MARKED = re.compile(r"(<!-- from the code: (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+
+
+def filled(text: str) -> str:
+    """A document with the tables between its markers made anew."""
+    return _MARKED.sub(lambda match: f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}", text)
+
+
+def built() -> dict[Path, str]:
+    """Every document that has something of the code in it, as it should be."""
+    found = {ROOT / "docs" / "api.md": api()}
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        text = path.read_text("utf-8")
+        if path.name != "api.md" and _MARKED.search(text):
+            found[path] = filled(text)
+    return found
+
+
+def main() -> int:
+    """Write what differs, or say so."""
+    stale = {path: text for path, text in built().items() if not path.exists() or path.read_text("utf-8") != text}
+    for path, text in stale.items():
+        print(path.relative_to(ROOT))
+        if "--check" not in sys.argv[1:]:
+            path.write_text(text, "utf-8")
+    return int(bool(stale) and "--check" in sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
