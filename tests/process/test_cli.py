@@ -209,9 +209,8 @@ def test_columns_stand_below_each_other(cli: Process) -> None:
     lines = cli.run("list")[0].splitlines()
     assert len(lines) == 5
     assert long in lines[4]
-    starts = [
-        display_width(line[: line.index(kind)]) for line, kind in zip(lines, ("kind", "goal", "goal", "goal", "fact"))
-    ]
+    kinds = ("kind", "goal", "goal", "goal", "fact")
+    starts = [display_width(line[: line.index(kind)]) for line, kind in zip(lines, kinds, strict=True)]
     assert len(set(starts)) == 1
     assert [line.rstrip() for line in lines] == lines
 

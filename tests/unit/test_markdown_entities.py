@@ -38,7 +38,7 @@ def test_without_asking_a_table_is_text(tmp_path):
 
 
 def test_the_rows_of_a_table_are_entities(tmp_path):
-    """Key by the column of the type, status by its column, results as checks, all else as attributes; empty cells are none."""
+    """Key by the column of the type, status by its column, results as checks, what else is told as attributes."""
     plan = read(tmp_path, {"hosts.md": HOSTS}, "host")
     first, second = sorted(plan.entities, key=lambda entity: entity.key, reverse=True)
     assert (first.type, first.key, first.status) == ("host", "www.example.com", "done")
@@ -58,7 +58,10 @@ def test_a_type_is_known_by_its_usual_names(tmp_path, header):
 
 def test_a_heading_that_names_the_type_makes_its_list_entities(tmp_path):
     """Each item is a thing with a note."""
-    text = "# Recon\n\n## Live hosts\n\n- `10.0.0.1` — web\n- 10.0.0.2: ssh only\n- [x] 10.0.0.3\n\n## Other\n\n- 10.0.0.4\n"
+    text = (
+        "# Recon\n\n## Live hosts\n\n- `10.0.0.1` — web\n- 10.0.0.2: ssh only\n"
+        "- [x] 10.0.0.3\n\n## Other\n\n- 10.0.0.4\n"
+    )
     plan = read(tmp_path, {"a.md": text}, "host")
     assert [(entity.key, entity.attrs, entity.status) for entity in plan.entities] == [
         ("10.0.0.1", {"note": "web"}, None),
@@ -79,7 +82,10 @@ def test_method_and_path_are_one_key(tmp_path):
 
 def test_a_dash_beside_empty_cells_means_not_applicable(tmp_path):
     """An empty cell was not looked at; a dash where others are empty was written on purpose."""
-    text = "# E\n\n| Endpoint | authz | csrf |\n|---|---|---|\n| GET /a | pass | — |\n| POST /b | ✅ | |\n| PUT /c | ❌ | pass |\n"
+    text = (
+        "# E\n\n| Endpoint | authz | csrf |\n|---|---|---|\n| GET /a | pass | — |\n"
+        "| POST /b | ✅ | |\n| PUT /c | ❌ | pass |\n"
+    )
     plan = read(tmp_path, {"a.md": text}, "endpoint")
     assert [entity.checks for entity in plan.entities] == [
         {"authz": "pass", "csrf": "na"},

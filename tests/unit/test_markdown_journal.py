@@ -108,19 +108,33 @@ def test_the_newest_session_is_the_checkpoint(tmp_path):
 
 def test_a_session_that_names_its_task_speaks_of_that_task(tmp_path):
     """Its decisions, its checkpoint and its summary belong to the task."""
-    journal = "# J\n\n## Session 1: a\n\n**Date**: 2026-03-05\n**Task**: 03-05-queue\n\n### Decisions\n\n- Poll\n\n### Next\n\n- Alert\n"
+    journal = (
+        "# J\n\n## Session 1: a\n\n**Date**: 2026-03-05\n**Task**: 03-05-queue\n\n"
+        "### Decisions\n\n- Poll\n\n### Next\n\n- Alert\n"
+    )
     plan = read(tmp_path, {"tasks/03-05-queue/task.json": '{"title": "Queue"}', "kay/journal.md": journal})
     goal = find(plan, "Queue")
     assert find(plan, "Poll").parent == goal.source
     assert [checkpoint.task for checkpoint in plan.checkpoints] == [goal.source]
 
 
-PLAN = "---\nupdated: 2026-10-05\n---\n# Review\n\n- [ ] Port survey\n- [x] TLS of every host\n- [ ] Uploads: avatars\n- [ ] Uploads: photos\n- [ ] Spray passwords\n"
+PLAN = (
+    "---\nupdated: 2026-10-05\n---\n# Review\n\n- [ ] Port survey\n"
+    "- [x] TLS of every host\n- [ ] Uploads: avatars\n- [ ] Uploads: photos\n"
+    "- [ ] Spray passwords\n"
+)
 DAYS = {
     "plan.md": PLAN,
-    "journal/2026-10-06.md": "# 2026-10-06: ports\n\n## Done\n\n- [x] Port survey\n\n## Next\n\n- [ ] Ask Mira (by phone)\n- [ ] Call Tomas\n",
-    "journal/2026-10-07.md": "# 2026-10-07\n\n- [x] Uploads: avatars\n- [x] Ask Mira\n- [ ] ~~Spray passwords~~ (rule 4)\n",
-    "journal/2026-10-08.md": "# 2026-10-08\n\n- [ ] TLS of every host\n  Opened again: one more host.\n- [~] Uploads: photos\n",
+    "journal/2026-10-06.md": (
+        "# 2026-10-06: ports\n\n## Done\n\n- [x] Port survey\n\n## Next\n\n"
+        "- [ ] Ask Mira (by phone)\n- [ ] Call Tomas\n"
+    ),
+    "journal/2026-10-07.md": (
+        "# 2026-10-07\n\n- [x] Uploads: avatars\n- [x] Ask Mira\n- [ ] ~~Spray passwords~~ (rule 4)\n"
+    ),
+    "journal/2026-10-08.md": (
+        "# 2026-10-08\n\n- [ ] TLS of every host\n  Opened again: one more host.\n- [~] Uploads: photos\n"
+    ),
 }
 
 
@@ -186,7 +200,11 @@ def test_a_journal_with_boxes_and_no_plan_makes_a_goal(tmp_path):
     """What is left in it is not lost for want of a plan."""
     plan = read(
         tmp_path,
-        {"journal.md": "# J\n\n## 2026-10-06\n\n- [ ] Port survey\n\n## 2026-10-07\n\n- [x] Port survey\n- [ ] TLS\n"},
+        {
+            "journal.md": (
+                "# J\n\n## 2026-10-06\n\n- [ ] Port survey\n\n## 2026-10-07\n\n- [x] Port survey\n- [ ] TLS\n"
+            )
+        },
     )
     noted = next(note for note in plan.notes if note.checklist)
     assert [(item.text, item.done) for item in noted.checklist] == [("Port survey", True), ("TLS", False)]

@@ -110,7 +110,10 @@ def test_a_numbered_step_needs_no_box(tmp_path):
 @pytest.mark.parametrize("header", ["| Task | Status | Owner |", "| 任务 | 状态 | Owner |"])
 def test_a_table_of_tasks_with_a_status_is_steps(tmp_path, header):
     """Rows are steps with the status of their cell; the other cells are kept."""
-    table = f"# P\n\n## Work\n\n{header}\n|---|---|---|\n| Parser | done | kay |\n| Printer | 🚧 | lin |\n| Docs | todo | |\n"
+    table = (
+        f"# P\n\n## Work\n\n{header}\n|---|---|---|\n| Parser | done | kay |\n"
+        f"| Printer | 🚧 | lin |\n| Docs | todo | |\n"
+    )
     plan = read(tmp_path, {"plan.md": table})
     rows = [note for note in only(plan, "step") if note.title != "Work"]
     assert [(note.title, note.status) for note in rows] == [("Parser", "done"), ("Printer", "active"), ("Docs", "open")]
@@ -181,7 +184,10 @@ def test_sections_of_records_give_one_record_for_each_item(tmp_path):
 
 def test_a_failed_approach_told_in_a_section_has_its_drawbacks_as_the_reason(tmp_path):
     """A heading for each approach; the points marked against it say why it failed."""
-    text = "# D\n\n## 尝试过且失败的方案\n\n### ❌ 方案 A\n\n- ✅ 跨平台\n- ❌ Windows 不兼容\n\n### Plan B\n\n- Outcome: unclear\n- Why: ran out of time\n"
+    text = (
+        "# D\n\n## 尝试过且失败的方案\n\n### ❌ 方案 A\n\n- ✅ 跨平台\n"
+        "- ❌ Windows 不兼容\n\n### Plan B\n\n- Outcome: unclear\n- Why: ran out of time\n"
+    )
     first, second = only(read(tmp_path, {"design.md": text}), "attempt")
     assert (first.title, first.status, first.why) == ("方案 A", "failed", "Windows 不兼容")
     assert (second.title, second.status, second.why) == ("Plan B", "unclear", "ran out of time")
@@ -189,14 +195,20 @@ def test_a_failed_approach_told_in_a_section_has_its_drawbacks_as_the_reason(tmp
 
 def test_a_table_of_attempts_gives_its_outcome_and_reason(tmp_path):
     """Each row is an attempt; its outcome column may differ from the heading."""
-    text = "# D\n\n## What failed\n\n| Attempt | Outcome | Why |\n|---|---|---|\n| SVG | failed | 415 |\n| Slow calls | unclear | hung |\n"
+    text = (
+        "# D\n\n## What failed\n\n| Attempt | Outcome | Why |\n|---|---|---|\n"
+        "| SVG | failed | 415 |\n| Slow calls | unclear | hung |\n"
+    )
     told = [(note.title, note.status, note.why) for note in only(read(tmp_path, {"d.md": text}), "attempt")]
     assert told == [("SVG", "failed", "415"), ("Slow calls", "unclear", "hung")]
 
 
 def test_an_architecture_decision_is_one_decision(tmp_path):
     """The labels of an ADR say what was decided and why; the text stays whole."""
-    text = "# F\n\n## Decision (ADR-lite)\n\n**Context**: two writers\n\n**Decision**: One writer thread.\n\n**Consequences**:\n- slower\n"
+    text = (
+        "# F\n\n## Decision (ADR-lite)\n\n**Context**: two writers\n\n"
+        "**Decision**: One writer thread.\n\n**Consequences**:\n- slower\n"
+    )
     decision = only(read(tmp_path, {"prd.md": text}), "decision")[0]
     assert (decision.title, decision.why) == ("One writer thread.", "two writers")
     assert "- slower" in decision.body
@@ -204,7 +216,10 @@ def test_an_architecture_decision_is_one_decision(tmp_path):
 
 def test_a_label_in_bold_speaks_for_the_list_after_it(tmp_path):
     """`**Out of scope**` is as good as a heading, `**Files**` below decisions is none of them."""
-    text = "# F\n\n## Scope\n\n**In scope**\n- a\n\n**Out of scope**\n- b\n\n## Decisions\n\n- c\n\n**Updated files**:\n- d.py\n"
+    text = (
+        "# F\n\n## Scope\n\n**In scope**\n- a\n\n**Out of scope**\n- b\n\n"
+        "## Decisions\n\n- c\n\n**Updated files**:\n- d.py\n"
+    )
     plan = read(tmp_path, {"prd.md": text})
     assert [note.title for note in only(plan, "decision")] == ["Not doing: b", "c"]
     assert any("d.py" in note.body for note in only(plan, "fact"))
@@ -212,7 +227,10 @@ def test_a_label_in_bold_speaks_for_the_list_after_it(tmp_path):
 
 def test_rejected_rows_of_a_review_are_decisions(tmp_path):
     """A table with verdicts yields what was rejected, with the reason after the verdict; the table stays."""
-    text = "# R\n\n## 评审\n\n| # | Issue | 处置 |\n|---|---|---|\n| 1 | 双轨风险 | ✅ 采纳 |\n| 2 | 缺少校验 | ❌ 不采纳 — 靠指引足够 |\n"
+    text = (
+        "# R\n\n## 评审\n\n| # | Issue | 处置 |\n|---|---|---|\n"
+        "| 1 | 双轨风险 | ✅ 采纳 |\n| 2 | 缺少校验 | ❌ 不采纳 — 靠指引足够 |\n"
+    )
     plan = read(tmp_path, {"review.md": text})
     assert [(note.title, note.why) for note in only(plan, "decision")] == [("Not doing: 缺少校验", "靠指引足够")]
     assert any("双轨风险" in note.body for note in only(plan, "fact"))
@@ -275,7 +293,10 @@ def test_a_box_beyond_the_limit_of_an_item_is_cut_and_whole_in_the_body(tmp_path
 
 def test_front_matter_gives_status_tags_and_date(tmp_path):
     """Keys of front matter count; its lines are kept in the body."""
-    text = "---\nstatus: completed\npriority: high\ntags: [api, auth]\nupdated: 2026-10-09\nowner: kay\n---\n# Goal: ship\n\n- [ ] a\n"
+    text = (
+        "---\nstatus: completed\npriority: high\ntags: [api, auth]\nupdated: 2026-10-09\n"
+        "owner: kay\n---\n# Goal: ship\n\n- [ ] a\n"
+    )
     goal = read(tmp_path, {"plan.md": text}).notes[0]
     assert (goal.kind, goal.status, goal.title) == ("goal", "done", "Ship")
     assert goal.tags == ("p1", "api", "auth")

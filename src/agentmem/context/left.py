@@ -10,9 +10,11 @@ from attrs import frozen
 from agentmem.context import coverage, lines, work
 from agentmem.context.budget import Fitted, Line, Section, fit
 from agentmem.context.coverage import CheckLeft, Missing
+from agentmem.context.reach import Reach
+from agentmem.context.reach import reach as reach_of
 from agentmem.context.tokens import Counter
 from agentmem.log.canonical import plain
-from agentmem.records import note_rows, tree
+from agentmem.records import note_rows
 from agentmem.records.base import View
 from agentmem.types import Scope
 
@@ -111,56 +113,61 @@ class Gathered:
     scopes: tuple[ScopeLeft, ...]
     expected: tuple[CheckLeft, ...]
     closed: tuple[tuple[int, str, str, int], ...]
+    closed_total: int
 
 
 def gather(
-    view: View, task: int | None, *, type: str | None = None, listed: int = _LISTED, goals: bool = True
+    view: View,
+    task: int | None,
+    *,
+    type: str | None = None,
+    listed: int = _LISTED,
+    goals: bool = True,
+    named: bool = True,
+    reach: Reach | None = None,
 ) -> Gathered:
-    """Read what is left of a task, or of the project; without its goals where these are told elsewhere."""
-    root = beneath = None
-    if task is not None:
-        row = view.row("SELECT root FROM note WHERE id = ?", (task,))
-        root, beneath = (task, None) if row is not None and row[0] == task else (None, task)
-    everything = work.open_tasks(view, root, beneath=task if task is not None else None)
-    if task is not None:
-        everything = [one for one in everything if one.id != task]
-    total = len(everything)
-    if task is None and total >= work.BOUND:
-        total = sum(tasks for tasks, _ in work.count_open(view).values())
-    if not goals:
-        total -= work.count_goals(view)
-        everything = [one for one in everything if one.kind != "goal"]
-    blocked = work.blockers(view, [one.id for one in everything])
-    steps = work.next_first(everything, blocked)[:listed]
+    """Read what is left of a task, or of the project.
+
+    Args:
+        view: Where to read.
+        task: The task; the project if None.
+        type: Only the coverage of this type.
+        listed: At most so many entries in each list.
+        goals: False without the project's goals, where these are told elsewhere.
+        named: False without the names of closed tasks with unticked items, where their number is enough.
+        reach: What `task` reaches, where it is known.
+    """
+    reach = reach_of(view, task) if reach is None else reach
+    tasks = work.open_tasks(view, reach, limit=min(max(4 * listed, 200), work.BOUND), goals=goals)
+    steps, blocked = work.next_first(view, tasks, listed)
     items = work.items_of(view, [step.id for step in steps if step.open_items], listed)
-    further, items_total = work.open_items(view, root=root, beneath=beneath, limit=listed)
+    further, items_total = work.open_items(view, reach, limit=listed)
     items = list(dict.fromkeys([*items, *further]))[:listed]
     return Gathered(
         tuple(steps),
-        total,
+        max(work.count_tasks(view, reach, goals=goals), len(steps)),
         blocked,
         tuple(items),
         items_total,
-        _scopes(view, task, type, listed),
+        _scopes(view, reach, type, listed),
         coverage.of_project(view, type) if task is None else (),
-        tuple(work.closed_unticked(view, root=root, beneath=beneath)),
+        tuple(work.closed_unticked(view, reach)) if named else (),
+        work.count_closed(view, reach),
     )
 
 
-def _scopes(view: View, task: int | None, type: str | None, listed: int) -> tuple[ScopeLeft, ...]:
+def _scopes(view: View, reach: Reach, type: str | None, listed: int) -> tuple[ScopeLeft, ...]:
     """The coverage of the scopes of unfinished tasks: of the task and those beneath it, or of the project."""
-    sql = """
-    SELECT id, title, scope, origin FROM note
-    WHERE project = ?1 AND scope IS NOT NULL AND shut = 0 AND kind IN ('goal', 'step')
-      AND (status IN ('open', 'active') OR id = ?2) AND title IS NOT NULL
+    where, values = reach.condition()
+    sql = f"""
+    SELECT id, title, scope FROM note INDEXED BY note_scope
+    WHERE {where} AND scope IS NOT NULL AND shut = 0 AND kind IN ('goal', 'step')
+      AND (status IN ('open', 'active') OR id = ?) AND title IS NOT NULL ORDER BY id
     """
-    values: list[Any] = [view.project, task]
-    if task is not None:
-        project = view.row("SELECT project FROM note WHERE id = ?", (task,))
-        values[0] = project[0] if project else view.project
-        sql = f"{tree.BENEATH.replace('?1', '?2')} {sql} AND id IN (SELECT id FROM beneath)"
+    inside = None if reach.nodes is None else {node.id for node in reach.nodes}
+    rows = [row for row in view.rows(sql, (*values, reach.task)) if inside is None or row[0] in inside]
     found = []
-    for note, title, scope, _ in view.rows(f"{sql} ORDER BY id LIMIT {_SCOPES}", values):
+    for note, title, scope in rows[:_SCOPES]:
         covers = note_rows.scope_of(plain(scope))
         if type is None or covers.type == type:
             checks = coverage.of_scope(view, covers)
@@ -266,7 +273,9 @@ def work_lines(found: Gathered, *, within: bool = False) -> tuple[list[Line], in
         of_step.setdefault(note, []).append(line) if note in listed else others.append(line)
     # A goal or step that only holds others is told by them; what can be done comes first.
     holding = {step.parent for step in found.steps} - of_step.keys()
-    steps = [step for step in found.steps if step.id not in holding] + [step for step in found.steps if step.id in holding]
+    steps = [step for step in found.steps if step.id not in holding] + [
+        step for step in found.steps if step.id in holding
+    ]
     listing: list[Line] = []
     for step in steps:
         listing.append(step_line(step, found.blocked.get(step.id, ()), within=within))
@@ -276,7 +285,7 @@ def work_lines(found: Gathered, *, within: bool = False) -> tuple[list[Line], in
         for scope in found.scopes
         for one in scope.missing
     ]
-    closed = sum(number for _, _, _, number in found.closed)
+    closed = found.closed_total
     last = [Line(f"closed with {lines.counted(closed, 'unticked item')}, not counted as left")] if closed else []
     total = len(counts) + found.steps_total + found.items_total + len(lacking) + len(last)
     return counts + listing + others + lacking + last, total

@@ -6,6 +6,7 @@ checkpoint having been written, and says of each section what it left out and wh
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -14,14 +15,18 @@ from attrs import frozen
 from agentmem.context import left as lefts
 from agentmem.context import lines, since, task_sections
 from agentmem.context.budget import Fitted, Line, Section, fit
+from agentmem.context.lines import Lines
+from agentmem.context.reach import Reach, as_json
 from agentmem.context.tokens import Counter
-from agentmem.context.work import Task, count_open, in_force
+from agentmem.context.work import Task, count_goals, count_left, in_force
+from agentmem.engine.migrations import LEFT
 from agentmem.records import claims, reports
 from agentmem.records.base import View
-from agentmem.types import UNTRUSTED, Checkpoint
+from agentmem.types import Checkpoint
 
 _LISTED: Final = 60  # lines read for a section
 _GOALS: Final = 40
+_RECENT: Final = 100  # events of notes that tell which trees were written in last
 
 
 @frozen
@@ -93,7 +98,7 @@ def _answer(task: int | None, seq: int, fitted: Fitted) -> Resume:
 def _project_head(view: View, seq: int) -> list[Line]:
     found = [Line(f"project {lines.inline(view.binding.project)}, at {seq}")]
     pinned = view.rows(
-        "SELECT id, title, origin, basis FROM note"
+        "SELECT id, title, origin, basis FROM note INDEXED BY note_pinned"
         " WHERE project = ? AND parent IS NULL AND pinned = 1 AND status <> 'dropped' AND title IS NOT NULL ORDER BY position",
         (view.project,),
     )
@@ -101,10 +106,9 @@ def _project_head(view: View, seq: int) -> list[Line]:
 
 
 def _project_sections(view: View) -> list[Section]:
-    counted = count_open(view)
     where, told = _where(view)
-    goals, goals_total = _goals(view, counted, told)
-    found = lefts.gather(view, None, listed=_LISTED, goals=False)
+    goals, goals_total = _goals(view, told)
+    found = lefts.gather(view, None, listed=_LISTED, goals=False, named=False)
     left, left_total = lefts.work_lines(found, within=True)
     questions = _top(view, "question", "open")
     return [
@@ -113,7 +117,7 @@ def _project_sections(view: View) -> list[Section]:
         Section("left", "left, the next first:", 0.17, left, left_total, "left()"),
         Section("failed", "failed, do not repeat:", 0.15, task_sections.failed_of_project(view),
                 task_sections.count(view, "project = ? AND kind = 'attempt' AND status = 'failed'", (view.project,)),
-                "recall(…, kind='attempt')"),
+                "notes.list(kind='attempt', status='failed')"),
         Section("questions", "open questions:", 0.07, questions,
                 task_sections.count(view, "project = ? AND kind = 'question' AND status = 'open'", (view.project,)),
                 "notes.list(kind='question', status='open')"),
@@ -127,41 +131,53 @@ def _project_sections(view: View) -> list[Section]:
     ]  # fmt: skip
 
 
-def _goals(view: View, counted: dict[int, tuple[int, int]], told: int | None) -> tuple[list[Line], int]:
+def _goals(view: View, told: int | None) -> tuple[Lines, int]:
     """Unfinished goals, those worked on last first, each with what is left of it and its checkpoint if it was not told."""
-    sql = """
-    SELECT id, kind, title, status, origin, tags, parent, open_items FROM note
-    WHERE project = ? AND kind = 'goal' AND status IN (?, ?) AND title IS NOT NULL
-    """
-    goals = {
-        row[0]: Task(*row) for status in ("active", "open") for row in view.rows(sql, (view.project, status, status))
-    }
-    recent = [root for root in _recent_roots(view) if root in goals]
+    late = _recent_roots(view)
+    goals = _unfinished_goals(view, late)
+    recent = [root for root in late if root in goals]
     order = list(dict.fromkeys([*recent, *goals]))
     order.sort(key=lambda goal: (goals[goal].status != "active" and goal not in recent[:3], goals[goal].priority))
-    found = []
-    for goal in order[:_GOALS]:
-        task = goals[goal]
-        tasks, items = counted.get(goal, (1, 0))
-        remains = [lines.counted(tasks - 1, "step")] if tasks > 1 else []
-        remains += [lines.counted(items, "item")] if items else []
-        after = f"[left: {', '.join(remains)}]" if remains else "[nothing noted as left]"
-        checkpoint = reports.latest_checkpoint(view, goal)
-        if checkpoint is not None and checkpoint.id != told:
-            when = lines.day(checkpoint.dated or checkpoint.at)
-            after += f" checkpoint {when}: {lines.inline(checkpoint.text, checkpoint.origin)}"
-        mark = "[active]" if task.status == "active" else ""
-        body = view.row("SELECT substr(body, 1, 1000) FROM note WHERE id = ?", (goal,))
-        text = body[0] if body else None
-        found.append(lines.record(goal, task.title, origin=task.origin, before=mark, after=after, body=text, limit=90))
-    return found, len(goals)
+    wanted = [goals[goal] for goal in order[:_GOALS]]
+    return Lines(wanted, partial(_goal_line, view, told)), max(count_goals(view), len(wanted))
+
+
+def _unfinished_goals(view: View, late: list[int]) -> dict[int, Task]:
+    """The first active and open ones, those with a priority, those written in last."""
+    columns = "id, kind, title, status, origin, tags, parent, open_items"
+    goal = "kind = 'goal' AND title IS NOT NULL"
+    found: dict[int, Task] = {}
+    for status in ("active", "open"):
+        sql = f"SELECT {columns} FROM note WHERE project = ? AND {goal} AND status = ? ORDER BY id LIMIT {2 * _GOALS}"
+        found |= {row[0]: Task(*row) for row in view.rows(sql, (view.project, status))}
+    tagged = (
+        f"SELECT {columns} FROM note INDEXED BY note_tagged WHERE project = ? AND {LEFT} AND tags <> '[]' AND {goal}"
+    )
+    found |= {row[0]: Task(*row) for row in view.rows(f"{tagged} AND root = id LIMIT {2 * _GOALS}", (view.project,))}
+    named = f"SELECT {columns} FROM note WHERE id IN (SELECT value FROM json_each(?)) AND {LEFT} AND {goal}"
+    return found | {row[0]: Task(*row) for row in view.rows(named, (as_json(late),))}
+
+
+def _goal_line(view: View, told: int | None, task: Task) -> Line:
+    tasks, items = count_left(view, task.id)
+    remains = [lines.counted(tasks - 1, "step")] if tasks > 1 else []
+    remains += [lines.counted(items, "item")] if items else []
+    after = f"[left: {', '.join(remains)}]" if remains else "[nothing noted as left]"
+    checkpoint = reports.latest_checkpoint(view, task.id)
+    if checkpoint is not None and checkpoint.id != told:
+        when = lines.day(checkpoint.dated or checkpoint.at)
+        after += f" checkpoint {when}: {lines.inline(checkpoint.text, checkpoint.origin)}"
+    mark = "[active]" if task.status == "active" else ""
+    body = view.row("SELECT substr(body, 1, 1000) FROM note WHERE id = ?", (task.id,))
+    text = body[0] if body else None
+    return lines.record(task.id, task.title, origin=task.origin, before=mark, after=after, body=text, limit=90)
 
 
 def _recent_roots(view: View) -> list[int]:
     """The trees written in last, the latest first."""
-    sql = """
+    sql = f"""
     SELECT note.root FROM (
-        SELECT record, seq FROM event WHERE project = ? AND type = 'note' ORDER BY seq DESC LIMIT 400
+        SELECT record, seq FROM event WHERE project = ? AND type = 'note' ORDER BY seq DESC LIMIT {_RECENT}
     ) AS latest JOIN note ON note.id = latest.record ORDER BY latest.seq DESC
     """
     return list(dict.fromkeys(root for (root,) in view.rows(sql, (view.project,))))
@@ -174,7 +190,7 @@ def _where(view: View) -> tuple[list[Line], int | None]:
     if own is not None:
         found.append(task_sections.checkpoint_line(own))
     latest = view.row(
-        f"SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint"
+        f"SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint INDEXED BY checkpoint_tasks"
         " WHERE project = ? AND task IS NOT NULL AND text IS NOT NULL ORDER BY id DESC LIMIT 1",
         (view.project,),
     )
@@ -183,43 +199,45 @@ def _where(view: View) -> tuple[list[Line], int | None]:
         if own is None or checkpoint.id > own.id:
             found.append(task_sections.checkpoint_line(checkpoint))
             told = checkpoint.id
-    found += task_sections.in_flight(view, "note.project = ?", (view.project,))
+    found += task_sections.in_flight(view, Reach(view.project, None, None, None))
     run = view.binding.actor.run
     if run is not None:
         found += [task_sections.claim_line(claim) for claim in claims.live(view, run=run)]
     return found, told
 
 
-def _top(view: View, kind: str, status: str) -> list[Line]:
+def _top(view: View, kind: str, status: str) -> Lines:
     sql = f"""
     SELECT id, title, origin, basis, substr(body, 1, 2000) FROM note
     WHERE project = ? AND kind = '{kind}' AND status = '{status}' AND title IS NOT NULL ORDER BY id DESC LIMIT {_LISTED}
     """
-    return [
-        lines.record(row[0], row[1], origin=row[2], basis=row[3], body=row[4])
-        for row in view.rows(sql, (view.project,))
-    ]
+    return Lines(view.rows(sql, (view.project,)), task_sections.question_line)
 
 
-def _in_force(view: View, kind: str) -> list[Line]:
+def _in_force(view: View, kind: str) -> Lines:
     """Active ones without parent first, then those of unfinished and other tasks, newest first."""
     top = in_force(view, kind, "note.project = ? AND note.parent IS NULL", (view.project,), _LISTED)
     further = in_force(view, kind, "note.project = ? AND note.parent IS NOT NULL", (view.project,), _LISTED)
-    return [task_sections.note_line(row) for row in [*top, *further]]
+    return Lines([*top, *further], task_sections.note_line)
 
 
 def _active(view: View, kind: str) -> int:
     """How many are in force, those that something supersedes among them; exact up to a thousand."""
-    untrusted = ", ".join(f"'{origin}'" for origin in sorted(UNTRUSTED))
-    where = f"project = ? AND kind = '{kind}' AND status = 'active' AND origin NOT IN ({untrusted})"
-    return task_sections.count(view, where, (view.project,))
+    where = f"project = ? AND kind = '{kind}' AND status = 'active'"
+    row = view.row(
+        f"SELECT count(*) FROM note INDEXED BY note_untrusted WHERE {where} AND origin IN ('import', 'tool', 'web')",
+        (view.project,),
+    )
+    untrusted = row[0] if row else 0
+    return max(task_sections.count(view, where, (view.project,), beyond=untrusted) - untrusted, 0)
 
 
-def _results(view: View) -> list[Line]:
+def _results(view: View) -> Lines:
     """The latest summaries of the project."""
     columns = ", ".join(f"summary.{name}" for name in reports.SUMMARY_COLUMNS.split(", "))
     sql = f"""
-    SELECT note.title, note.origin, {columns} FROM summary JOIN note ON note.id = summary.note
+    SELECT note.title, note.origin, {columns} FROM summary INDEXED BY summary_revision
+    CROSS JOIN note ON note.id = summary.note
     WHERE note.project = ? AND coalesce(work, result) IS NOT NULL ORDER BY summary.revision DESC LIMIT 20
     """
-    return [task_sections.result_line(view, row) for row in view.rows(sql, (view.project,))]
+    return Lines(view.rows(sql, (view.project,)), partial(task_sections.result_line, view))

@@ -13,8 +13,8 @@ _EVENTS: Final = 5000  # events looked at, the latest
 _LISTED: Final = 60
 
 _CHANGED: Final = f"""
-SELECT record, type, min(seq) AS first, max(seq) AS last, max(run) AS run FROM (
-    SELECT seq, record, type, run FROM event
+SELECT record, type, min(seq) AS first, max(seq) AS last FROM (
+    SELECT seq, record, type FROM event
     WHERE project = ?1 AND seq > ?2 AND kind NOT LIKE '%.claim.%' ORDER BY seq DESC LIMIT {_EVENTS}
 ) GROUP BY record ORDER BY last DESC
 """
@@ -48,21 +48,49 @@ def sections(view: View, task: int | None, after: int) -> list[Section]:
 
 
 def changed_lines(view: View, task: int, after: int, *, others_than: str | None, limit: int) -> list[Line]:
-    """What other runs changed beneath a task's goal after a seq, one line a record."""
-    notes, _ = _changed(view, task, after, others_than=others_than, whole_goal=True)
-    return [_line(row, word="changed:") for row in notes[:limit]]
+    """What other runs changed in a task's tree after a seq, one line a note, the latest first."""
+    row = view.row("SELECT root FROM note WHERE id = ?", (task,))
+    root = task if row is None else row[0]
+    latest: dict[int, int] = {}
+    for sql in _LATEST:
+        for note, seq in view.rows(f"{sql} LIMIT {_EACH}", (root, after)):
+            latest[note] = max(seq, latest.get(note, 0))
+    found: list[Line] = []
+    for note, seq in sorted(latest.items(), key=lambda pair: -pair[1]):
+        if len(found) == limit:
+            break
+        by = view.row("SELECT run FROM event WHERE seq = ?", (seq,))
+        if others_than is not None and by is not None and by[0] == others_than:
+            continue
+        told = view.row("SELECT id, kind, status, title, origin, why FROM note WHERE id = ?", (note,))
+        if told is not None and told[3] is not None:
+            found.append(_line((*told, note > after), word="changed:"))
+    return found
 
 
-def _changed(
-    view: View, task: int | None, after: int, *, others_than: str | None = None, whole_goal: bool = False
-) -> tuple[list[tuple[Any, ...]], list[tuple[str, int]]]:
+_EACH: Final = 100  # changes looked at of notes, of items and of summaries
+# Notes of a tree that changed, themselves, by an item or by their summary, and when.
+_LATEST: Final = (
+    "SELECT id, changed FROM note INDEXED BY note_changed WHERE root = ?1 AND changed > ?2 ORDER BY changed DESC",
+    """
+    SELECT item.note, item.revision FROM item INDEXED BY item_revision CROSS JOIN note ON note.id = item.note
+    WHERE note.root = ?1 AND item.revision > ?2 ORDER BY item.revision DESC
+    """,
+    """
+    SELECT summary.note, summary.revision FROM summary INDEXED BY summary_revision CROSS JOIN note ON note.id = summary.note
+    WHERE note.root = ?1 AND summary.revision > ?2 ORDER BY summary.revision DESC
+    """,
+)
+
+
+def _changed(view: View, task: int | None, after: int) -> tuple[list[tuple[Any, ...]], list[tuple[str, int]]]:
     """Notes that changed: id, kind, status, title, origin, why, new or not; and entities, counted by type."""
     project, inside = view.project, None
     if task is not None:
         row = view.row("SELECT project, root FROM note WHERE id = ?", (task,))
         if row is not None:
             project = row[0]
-            if whole_goal or row[1] == task:
+            if row[1] == task:
                 inside = ("root", row[1])
             else:
                 inside = ("beneath", task)
@@ -71,9 +99,7 @@ def _changed(
         allowed = {found for (found,) in view.rows(f"{tree.BENEATH} SELECT id FROM beneath LIMIT 5000", (task,))}
     notes: dict[int, tuple[Any, ...]] = {}
     types: dict[str, int] = {}
-    for record, type, first, _, run in view.rows(_CHANGED, (project, after)):
-        if others_than is not None and run == others_than:
-            continue
+    for record, type, first, _ in view.rows(_CHANGED, (project, after)):
         if type == "entity" and task is None:
             row = view.row("SELECT type FROM entity WHERE id = ?", (record,))
             if row is not None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from agentmem.context import left as lefts
 from agentmem.context import lines, work
 from agentmem.context.budget import Line, Section
+from agentmem.context.lines import Lines
+from agentmem.context.reach import WALKED, Reach, as_json
+from agentmem.context.reach import reach as reach_of
 from agentmem.context.since import changed_lines
 from agentmem.records import claims, note_rows, reports, tree
 from agentmem.records.base import View
@@ -15,7 +19,7 @@ from agentmem.types import Checkpoint, Claim
 
 _LISTED: Final = 60  # lines read for a section
 FAILED: Final = "id, title, origin, why, basis, substr(body, 1, 2000)"
-_SORTED: Final = 500  # facts among which the surest are chosen
+_SORTED: Final = 200  # facts among which the surest are chosen
 
 
 def head(view: View, task: int) -> list[Line]:
@@ -50,26 +54,26 @@ def sections(view: View, task: int) -> list[Section]:
     assert row is not None  # ids come from refs
     root, project, entity = row
     chain = tree.ancestors(view, task)
-    gathered = lefts.gather(view, task, listed=_LISTED)
+    reach = reach_of(view, task)
+    gathered = lefts.gather(view, task, listed=_LISTED, named=False, reach=reach)
     left, left_total = lefts.work_lines(gathered)
-    failed, failed_total = _failed(view, task, root, entity, chain)
-    questions = _questions(view, task, root)
-    blocked = _blocked(view, gathered, task)
+    failed, failed_total = _failed(view, task, root, entity, chain, reach)
+    questions = [*_blocked(view, gathered, task), *_questions(view, task, root)]
     return [
-        Section("where", "where it stands:", 0.2, _where(view, task, root, chain), more=f"log.read(project={project})"),
+        Section("where", "where it stands:", 0.2, _where(view, task, chain, reach), more=f"log.read(project={project})"),
         Section("left", "left, the next first:", 0.2, left, left_total, f"left(task={task})"),
-        Section("failed", "failed, do not repeat:", 0.15, failed, failed_total, "recall(…, kind='attempt')"),
-        Section("questions", "open questions and blocks:", 0.05, blocked + questions,
+        Section("failed", "failed, do not repeat:", 0.15, failed, failed_total, f"notes.list(kind='attempt', status='failed', under={root})"),
+        Section("questions", "open questions and blocks:", 0.05, questions,
                 more=f"notes.list(kind='question', under={root})"),
-        Section("decisions", "decisions in force:", 0.07, _decisions(view, task, chain, project),
+        Section("decisions", "decisions in force:", 0.07, _decisions(view, task, chain, reach),
                 more=f"notes.list(kind='decision', under={root})"),
         Section("lessons", "lessons:", 0.03, _lessons(view, task, chain, project), more="notes.list(kind='lesson')"),
         Section("results", "results:", 0.07, _results(view, task, chain), more=f"task_summary({chain[0] if chain else task})"),
-        Section("facts", "facts:", 0.03, _facts(view, task, root), more=f"notes.list(kind='fact', under={task})"),
+        Section("facts", "facts:", 0.03, _facts(view, reach), more=f"notes.list(kind='fact', under={task})"),
     ]  # fmt: skip
 
 
-def _where(view: View, task: int, root: int, chain: Sequence[int]) -> list[Line]:
+def _where(view: View, task: int, chain: Sequence[int], reach: Reach) -> list[Line]:
     """The last checkpoint at or above the task, what others changed since, what is in flight."""
     found: list[Line] = []
     checkpoint = None
@@ -78,19 +82,53 @@ def _where(view: View, task: int, root: int, chain: Sequence[int]) -> list[Line]
         if checkpoint is not None:
             found.append(checkpoint_line(checkpoint))
             break
-    beneath = view.row(
-        f"{tree.BENEATH} SELECT {', '.join('checkpoint.' + name for name in reports.CHECKPOINT_COLUMNS.split(', '))}"
-        " FROM checkpoint WHERE task IN (SELECT id FROM beneath WHERE level > 0) AND checkpoint.id > ?2"
-        " AND text IS NOT NULL ORDER BY checkpoint.id DESC LIMIT 1",
-        (task, checkpoint.id if checkpoint else 0),
-    )
+    beneath = _checkpoint_beneath(view, reach, checkpoint.id if checkpoint else 0)
     if beneath is not None:
-        found.append(checkpoint_line(Checkpoint(*beneath)))
-    found += in_flight(view, "note.root = ?", (root,), first=task)
+        found.append(checkpoint_line(beneath))
+    found += in_flight(view, reach)
     found += [claim_line(claim) for claim in claims.live(view, run=view.binding.actor.run)]
     if checkpoint is not None:
         found += changed_lines(view, task, checkpoint.id, others_than=checkpoint.run, limit=20)
     return found
+
+
+_LATEST: Final = 200  # checkpoints of a project looked at before the notes beneath the task are gone through
+
+
+def _checkpoint_beneath(view: View, reach: Reach, after: int) -> Checkpoint | None:
+    """The latest checkpoint of a note beneath the task that is later than `after`."""
+    sql = f"""
+    SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint INDEXED BY checkpoint_tasks
+    WHERE project = ? AND task IS NOT NULL AND id > ? ORDER BY id DESC LIMIT {_LATEST}
+    """
+    latest = view.rows(f"SELECT id, task, text IS NULL FROM ({sql})", (reach.project, after))
+    if reach.nodes is None:
+        roots = "SELECT id FROM note WHERE root = ? AND id IN (SELECT value FROM json_each(?))"
+        inside = {note for (note,) in view.rows(roots, (reach.root, as_json(task for _, task, _ in latest)))}
+    else:
+        inside = {node.id for node in reach.nodes}
+    for checkpoint, task, gone in latest:
+        if task in inside and task != reach.task and not gone:
+            row = view.row(f"SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint WHERE id = ?", (checkpoint,))
+            return None if row is None else Checkpoint(*row)
+    return _checkpoint_by_note(view, reach, after) if len(latest) == _LATEST else None
+
+
+def _checkpoint_by_note(view: View, reach: Reach, after: int) -> Checkpoint | None:
+    """The same, from the notes to their checkpoints, where the project has many later ones."""
+    if reach.nodes is None:
+        notes = f"SELECT id FROM note INDEXED BY note_root WHERE root = ?1 AND id <> ?1 LIMIT {WALKED}"
+        start: int | str | None = reach.root
+    else:
+        notes, start = "SELECT value AS id FROM json_each(?1)", reach.listed(lambda node: node.level > 0)
+    columns = ", ".join(f"checkpoint.{name}" for name in reports.CHECKPOINT_COLUMNS.split(", "))
+    sql = f"""
+    SELECT {columns} FROM ({notes}) AS wanted
+    CROSS JOIN checkpoint INDEXED BY checkpoint_task ON checkpoint.project = ?2 AND checkpoint.task = wanted.id
+    WHERE checkpoint.id > ?3 AND checkpoint.text IS NOT NULL ORDER BY checkpoint.id DESC LIMIT 1
+    """
+    row = view.row(sql, (start, reach.project, after))
+    return None if row is None else Checkpoint(*row)
 
 
 def checkpoint_line(checkpoint: Checkpoint) -> Line:
@@ -102,19 +140,29 @@ def checkpoint_line(checkpoint: Checkpoint) -> Line:
     return Line(f"checkpoint{of} {when}{by}: {text}", ref=f"get({checkpoint.id})", limit=250)
 
 
-def in_flight(view: View, where: str, values: Sequence[Any], *, first: int | None = None) -> list[Line]:
-    """Opened attempts and active steps; those beneath the task `first` before the others of its goal."""
-    sql = f"""
-    SELECT id, kind, title, origin, parent FROM note
-    WHERE {where} AND shut = 0 AND title IS NOT NULL AND status = 'active' AND kind IN ('attempt', 'step')
-    ORDER BY (parent IS ?) DESC, (kind = 'attempt') DESC, id DESC LIMIT 20
-    """
-    found = []
-    for row in view.rows(sql, (*values, first)):
-        if row[0] != first:
-            before = "trying:" if row[1] == "attempt" else "active:"
-            found.append(lines.record(row[0], row[2], origin=row[3], before=before))
-    return found
+_IN_FLIGHT: Final = 20
+
+
+def in_flight(view: View, reach: Reach) -> list[Line]:
+    """Opened attempts and active steps; those right beneath the task, or the project, before the others."""
+    if reach.root is None:
+        scans = [
+            ("note_top", "project = ? AND parent IS NULL", reach.project),
+            ("note_flight", "project = ?", reach.project),
+        ]
+    else:
+        scans = [("note_parent", "parent = ?", reach.task or 0), ("note_root", "root = ?", reach.root)]
+    found: dict[int, Line] = {}
+    for index, where, value in scans:
+        for kind, before in (("attempt", "trying:"), ("step", "active:")):
+            sql = f"""
+            SELECT id, title, origin FROM note INDEXED BY {index}
+            WHERE {where} AND kind = '{kind}' AND status = 'active' AND shut = 0 AND kind IN ('attempt', 'step')
+              AND title IS NOT NULL AND id IS NOT ? ORDER BY id DESC LIMIT {_IN_FLIGHT - len(found)}
+            """
+            for row in view.rows(sql, (value, reach.task)) if len(found) < _IN_FLIGHT else ():
+                found.setdefault(row[0], lines.record(row[0], row[1], origin=row[2], before=before))
+    return list(found.values())
 
 
 def claim_line(claim: Claim) -> Line:
@@ -122,7 +170,9 @@ def claim_line(claim: Claim) -> Line:
     return Line(f"claimed: #{claim.record} until {lines.minute(claim.expires_at)}")
 
 
-def _failed(view: View, task: int, root: int, entity: int | None, chain: Sequence[int]) -> tuple[list[Line], int]:
+def _failed(
+    view: View, task: int, root: int, entity: int | None, chain: Sequence[int], reach: Reach
+) -> tuple[Sequence[Line], int]:
     """Failed attempts, the nearest first: on the same entity, of the same step, beneath it, of the same goal."""
     columns = f"{FAILED}, parent, entity"
     kind = "kind = 'attempt' AND status = 'failed' AND title IS NOT NULL"
@@ -135,15 +185,8 @@ def _failed(view: View, task: int, root: int, entity: int | None, chain: Sequenc
             f"SELECT {columns} FROM note WHERE entity = ? AND {kind} ORDER BY id DESC LIMIT {_LISTED}", (entity,)
         )
     unique = {row[0]: row for row in rows}
-    near: dict[int | None, int] = {task: 1}
-    if chain:
-        near |= {above: 3 + distance for distance, above in enumerate(chain)}
-        inside = {
-            found
-            for (found,) in view.rows(f"{tree.BENEATH} SELECT id FROM beneath WHERE level > 0 LIMIT 2000", (task,))
-        }
-    else:
-        inside = set()
+    near: dict[int | None, int] = {task: 1} | {above: 3 + distance for distance, above in enumerate(chain)}
+    inside = {node.id for node in reach.nodes or () if node.level > 0}
 
     def distance(row: tuple[Any, ...]) -> tuple[int, int]:
         if entity is not None and row[7] == entity:
@@ -152,7 +195,7 @@ def _failed(view: View, task: int, root: int, entity: int | None, chain: Sequenc
 
     ordered = sorted(unique.values(), key=distance)
     total = max(len(ordered), count(view, f"root = ? AND {kind}", (root,)))
-    return [failed_line(row) for row in ordered[:_LISTED]], total
+    return Lines(ordered[:_LISTED], failed_line), total
 
 
 def failed_line(row: Sequence[Any]) -> Line:
@@ -160,31 +203,35 @@ def failed_line(row: Sequence[Any]) -> Line:
     return lines.record(row[0], row[1], origin=row[2], why=row[3], basis=row[4], body=row[5], limit=90)
 
 
-def failed_of_project(view: View) -> list[Line]:
+def failed_of_project(view: View) -> Lines:
     """The latest failed attempts of the project, those of unfinished tasks first."""
     sql = f"""
     SELECT {FAILED} FROM note
     WHERE project = ? AND kind = 'attempt' AND status = 'failed' AND title IS NOT NULL
     ORDER BY id DESC LIMIT {_LISTED}
     """
-    return [failed_line(row) for row in view.rows(sql, (view.project,))]
+    return Lines(view.rows(sql, (view.project,)), failed_line)
 
 
-def count(view: View, where: str, values: Sequence[Any]) -> int:
-    """How many notes; exact up to `limits.COUNT_EXACT`, that and one beyond."""
-    row = view.row(f"SELECT count(*) FROM (SELECT 1 FROM note WHERE {where} LIMIT {work.BOUND + 1})", values)
+def count(view: View, where: str, values: Sequence[Any], *, beyond: int = 0) -> int:
+    """How many notes; exact up to `limits.COUNT_EXACT` and so many `beyond` it, that and one above."""
+    most = work.BOUND + beyond + 1
+    row = view.row(f"SELECT count(*) FROM (SELECT 1 FROM note WHERE {where} LIMIT {most})", values)
     return row[0] if row else 0
 
 
-def _questions(view: View, task: int, root: int) -> list[Line]:
+def _questions(view: View, task: int, root: int) -> Lines:
     sql = f"""
     SELECT id, title, origin, basis, substr(body, 1, 2000) FROM note
     WHERE root = ? AND kind = 'question' AND status = 'open' AND title IS NOT NULL
     ORDER BY (parent IS ?) DESC, id DESC LIMIT {_LISTED}
     """
-    return [
-        lines.record(row[0], row[1], origin=row[2], basis=row[3], body=row[4]) for row in view.rows(sql, (root, task))
-    ]
+    return Lines(view.rows(sql, (root, task)), question_line)
+
+
+def question_line(row: Sequence[Any]) -> Line:
+    """A question: a row of id, title, origin, basis and the beginning of the body."""
+    return lines.record(row[0], row[1], origin=row[2], basis=row[3], body=row[4])
 
 
 def _blocked(view: View, gathered: lefts.Gathered, task: int) -> list[Line]:
@@ -204,42 +251,44 @@ def note_line(row: Sequence[Any]) -> Line:
     return lines.record(row[0], row[1], origin=row[2], basis=row[3], why=row[4], body=row[7])
 
 
-def _decisions(view: View, task: int, chain: Sequence[int], project: int) -> list[Line]:
+def _decisions(view: View, task: int, chain: Sequence[int], reach: Reach) -> Lines:
     """Those of the task and of every goal above it, those it uses, the project's, then those deeper beneath it."""
     found: dict[int, tuple[Any, ...]] = {}
-    for note in (task, *chain):
-        for row in work.in_force(view, "decision", "note.parent = ?", (note,), _LISTED):
-            found.setdefault(row[0], row)
-    used = "note.id IN (SELECT dst FROM link WHERE src = ? AND kind = 'uses')"
-    top = "note.project = ? AND note.parent IS NULL"
-    deeper = f"note.id IN ({tree.BENEATH} SELECT id FROM beneath WHERE level > 1 LIMIT 2000)"
-    for where, value in ((used, task), (top, project), (deeper, task)):
+    searches: list[tuple[str, int | str | None]] = [("note.parent = ?", note) for note in (task, *chain)]
+    searches.append(("note.id IN (SELECT dst FROM link WHERE src = ? AND kind = 'uses')", task))
+    searches.append(("note.project = ? AND note.parent IS NULL", reach.project))
+    if reach.nodes is None:
+        searches.append(("note.root = ?", reach.root))
+    else:
+        deeper = reach.listed(lambda node: node.level > 1 and node.kind == "decision" and node.status == "active")
+        searches.append(("note.id IN (SELECT value FROM json_each(?))", deeper))
+    for where, value in searches:
         for row in work.in_force(view, "decision", where, (value,), _LISTED):
             found.setdefault(row[0], row)
-    return [note_line(row) for row in found.values()]
+    return Lines(list(found.values()), note_line)
 
 
-def _lessons(view: View, task: int, chain: Sequence[int], project: int) -> list[Line]:
+def _lessons(view: View, task: int, chain: Sequence[int], project: int) -> Lines:
     found: dict[int, tuple[Any, ...]] = {}
     for note in (task, *chain):
         for row in work.in_force(view, "lesson", "note.parent = ?", (note,), _LISTED):
             found.setdefault(row[0], row)
     for row in work.in_force(view, "lesson", "note.project = ? AND note.parent IS NULL", (project,), _LISTED):
         found.setdefault(row[0], row)
-    return [note_line(row) for row in found.values()]
+    return Lines(list(found.values()), note_line)
 
 
-def _results(view: View, task: int, chain: Sequence[int]) -> list[Line]:
+def _results(view: View, task: int, chain: Sequence[int]) -> Lines:
     """The summaries of the task's own finished parts, and of its neighbours."""
     columns = ", ".join(f"summary.{name}" for name in reports.SUMMARY_COLUMNS.split(", "))
     sql = f"""
     SELECT note.title, note.origin, {columns} FROM summary JOIN note ON note.id = summary.note
-    WHERE note.parent = ? AND note.id <> ? AND coalesce(work, result) IS NOT NULL ORDER BY note.position LIMIT {_LISTED}
+    WHERE note.parent = ? AND note.kind IN ('goal', 'step') AND note.id <> ? AND coalesce(work, result) IS NOT NULL ORDER BY note.position LIMIT {_LISTED}
     """
     rows = view.rows(sql, (task, task))
     if chain:
         rows += view.rows(sql, (chain[0], task))
-    return [result_line(view, row) for row in rows]
+    return Lines(rows, partial(result_line, view))
 
 
 def result_line(view: View, row: Sequence[Any]) -> Line:
@@ -252,14 +301,14 @@ def result_line(view: View, row: Sequence[Any]) -> Line:
     return Line(f"{head}: {text}", head, f"task_summary({summary.note})", 90)
 
 
-def _facts(view: View, task: int, root: int) -> list[Line]:
-    if task == root:
-        return facts(view, "root = ? AND kind = 'fact' AND status = 'active'", (root,))
-    beneath = f"id IN ({tree.BENEATH} SELECT id FROM beneath LIMIT 2000) AND kind = 'fact' AND status = 'active'"
-    return facts(view, beneath, (task,))
+def _facts(view: View, reach: Reach) -> Lines:
+    if reach.nodes is None:
+        return facts(view, "root = ? AND kind = 'fact' AND status = 'active'", (reach.root,))
+    beneath = reach.listed(lambda node: node.kind == "fact" and node.status == "active")
+    return facts(view, "id IN (SELECT value FROM json_each(?))", (beneath,))
 
 
-def facts(view: View, where: str, values: Sequence[Any]) -> list[Line]:
+def facts(view: View, where: str, values: Sequence[Any]) -> Lines:
     """Active facts, the surest first, then the newest; imported ones as their files have them; untrusted ones quoted."""
     sql = f"""
     SELECT id, title, origin, basis, confidence, substr(body, 1, 2000) FROM (
@@ -267,8 +316,9 @@ def facts(view: View, where: str, values: Sequence[Any]) -> list[Line]:
         WHERE {where} AND title IS NOT NULL ORDER BY id DESC LIMIT {_SORTED}
     ) ORDER BY coalesce(confidence, 0.5) DESC, run IS 'import', iif(run IS 'import', id, -id) LIMIT {_LISTED}
     """
-    found = []
-    for row in view.rows(sql, values):
-        after = f"[{row[4]:.2g}]" if row[4] is not None else ""
-        found.append(lines.record(row[0], row[1], origin=row[2], basis=row[3], after=after, body=row[5]))
-    return found
+    return Lines(view.rows(sql, values), _fact_line)
+
+
+def _fact_line(row: Sequence[Any]) -> Line:
+    after = f"[{row[4]:.2g}]" if row[4] is not None else ""
+    return lines.record(row[0], row[1], origin=row[2], basis=row[3], after=after, body=row[5])

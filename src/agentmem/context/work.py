@@ -8,11 +8,13 @@ from typing import Any, Final
 from attrs import frozen
 
 from agentmem import limits
-from agentmem.records import tree
+from agentmem.context.reach import Node, Reach, as_json
+from agentmem.engine.migrations import ITEMS_CLOSED, ITEMS_LEFT, LEFT
 from agentmem.records.base import View
 from agentmem.types import TASK_KINDS, UNFINISHED, UNTRUSTED
 
 BOUND: Final = limits.COUNT_EXACT
+CLOSED: Final = ("done", "failed", "dropped")
 
 _BRIEF: Final = "note.id, note.kind, note.title, note.status, note.origin, note.tags, note.parent, note.open_items"
 
@@ -39,67 +41,125 @@ class Task:
         return 2
 
 
-def open_tasks(view: View, root: int | None, *, beneath: int | None = None, limit: int = BOUND) -> list[Task]:
-    """Unfinished goals and steps with no closed task above them.
+def open_tasks(view: View, reach: Reach, *, limit: int, goals: bool = True) -> list[Task]:
+    """Unfinished goals and steps with no closed task above them, the task asked about left out, as they stand.
+
+    Of a project these are not all: the first of each tree, those in work and those with a priority, so that the ones
+    to take next are among them.
 
     Args:
         view: Where to read.
-        root: Those of one tree; of the whole project if None.
-        beneath: Only those beneath this note, itself left out, in the order of the tree.
-        limit: At most so many.
+        reach: Of what.
+        limit: At most so many of each sort.
+        goals: Goals too.
     """
-    if beneath is not None:
+    if reach.nodes is not None:
+        wanted = reach.listed(lambda node: node.level > 0 and not node.shut and _unfinished(node))
+        sql = (
+            f"SELECT {_BRIEF} FROM json_each(?) AS wanted CROSS JOIN note ON note.id = wanted.value ORDER BY wanted.key"
+        )
+        return [Task(*row) for row in view.rows(f"{sql} LIMIT {BOUND}", (wanted,))]
+    if reach.root is not None:
         sql = f"""
-        {tree.BENEATH}, numbered AS (SELECT id, row_number() OVER () AS turn FROM beneath WHERE id <> ?1 LIMIT {BOUND * 5})
-        SELECT {_BRIEF} FROM numbered JOIN note USING (id)
-        WHERE note.shut = 0 AND kind IN ('goal', 'step') AND status IN ('open', 'active') AND title IS NOT NULL
-        ORDER BY turn LIMIT {limit}
+        SELECT {_BRIEF}, note.position FROM note INDEXED BY note_left
+        WHERE project = ? AND root = ? AND {LEFT} AND note.id <> ? AND title IS NOT NULL ORDER BY note.id LIMIT {BOUND}
         """
-        return [Task(*row) for row in view.rows(sql, (beneath,))]
-    sql = f"""
-    SELECT {_BRIEF} FROM note
-    WHERE project = ? {"" if root is None else "AND root = ?"}
-      AND shut = 0 AND kind IN ('goal', 'step') AND status IN ('open', 'active') AND title IS NOT NULL
-    ORDER BY {"root, id" if root is None else "id"} LIMIT {limit}
-    """
-    return [Task(*row) for row in view.rows(sql, (view.project,) if root is None else (view.project, root))]
+        return _as_they_stand(view, view.rows(sql, (reach.project, reach.root, reach.root)))
+    some = f"AND {LEFT} AND title IS NOT NULL" + ("" if goals else " AND kind = 'step'")
+    of = f"SELECT {_BRIEF}, note.root FROM note INDEXED BY"
+    searches = [
+        f"{of} note_left WHERE project = ? {some} ORDER BY root, note.id",
+        f"{of} note_tagged WHERE project = ? {some} AND tags <> '[]' ORDER BY root, note.id",
+        f"{of} note_flight WHERE project = ? AND kind = 'step' AND shut = 0 AND status = 'active' {_FLIGHT} ORDER BY note.id",
+    ]
+    if goals:
+        searches.append(f"{of} note_project WHERE project = ? AND kind = 'goal' AND status = 'active' ORDER BY note.id")
+    rows = {row[0]: row for sql in searches for row in view.rows(f"{sql} LIMIT {limit}", (reach.project,))}
+    return [Task(*row[:-1]) for row in sorted(rows.values(), key=lambda row: (row[-1], row[0]))]
 
 
-def count_open(view: View) -> dict[int, tuple[int, int]]:
-    """For each tree of the project with anything left: unfinished goals and steps, unticked items."""
-    tasks = """
-    SELECT root, count(*) FROM note
-    WHERE project = ? AND shut = 0 AND kind IN ('goal', 'step') AND status IN ('open', 'active') GROUP BY root
-    """
-    items = """
-    SELECT root, sum(open_items) FROM note
-    WHERE project = ? AND shut = 0 AND open_items > 0 AND status NOT IN ('done', 'failed', 'dropped') GROUP BY root
-    """
-    found: dict[int, tuple[int, int]] = {root: (number, 0) for root, number in view.rows(tasks, (view.project,))}
-    for root, number in view.rows(items, (view.project,)):
-        found[root] = (found.get(root, (0, 0))[0], number)
-    return found
+_FLIGHT: Final = "AND kind IN ('attempt', 'step') AND title IS NOT NULL"
 
 
-def open_items(
-    view: View, *, root: int | None = None, beneath: int | None = None, limit: int = BOUND
-) -> tuple[list[tuple[int, int, str, str]], int]:
+def _unfinished(node: Node) -> bool:
+    return node.kind in TASK_KINDS and node.status in UNFINISHED
+
+
+def _as_they_stand(view: View, rows: Sequence[tuple[Any, ...]]) -> list[Task]:
+    """Tasks of one tree, rows of `_BRIEF` and position, in the order of the tree."""
+    places: dict[int, tuple[int | None, float]] = {row[0]: (row[6], row[8]) for row in rows}
+    missing = {parent for parent, _ in places.values() if parent is not None} - places.keys()
+    while missing:
+        sql = "SELECT id, parent, position FROM note WHERE id IN (SELECT value FROM json_each(?))"
+        fetched = {note: (parent, place) for note, parent, place in view.rows(sql, (as_json(missing),))}
+        places |= fetched
+        missing = {parent for parent, _ in fetched.values() if parent is not None} - places.keys()
+    paths: dict[int, tuple[tuple[float, int], ...]] = {}
+
+    def path(note: int) -> tuple[tuple[float, int], ...]:
+        if note not in paths:
+            parent, place = places[note]
+            paths[note] = (*(path(parent) if parent in places else ()), (place, note))
+        return paths[note]
+
+    return [Task(*row[:8]) for row in sorted(rows, key=lambda row: path(row[0]))]
+
+
+def count_tasks(view: View, reach: Reach, *, goals: bool = True) -> int:
+    """How many unfinished goals and steps there are, the task asked about left out."""
+    if reach.nodes is not None:
+        return sum(node.level > 0 and not node.shut and _unfinished(node) for node in reach.nodes)
+    where, values = reach.condition()
+    row = view.row(f"SELECT count(*) FROM note INDEXED BY note_left WHERE {where} AND {LEFT}", values)
+    own = None
+    if reach.task is not None:
+        own = view.row(f"SELECT 1 FROM note WHERE id = ? AND {LEFT}", (reach.task,))
+    total = (row[0] if row else 0) - (own is not None)
+    return total if goals else total - count_goals(view)
+
+
+def count_left(view: View, root: int) -> tuple[int, int]:
+    """Of one tree: unfinished goals and steps, unticked items."""
+    tasks = view.row(
+        f"SELECT count(*) FROM note INDEXED BY note_left WHERE project = ? AND root = ? AND {LEFT}",
+        (view.project, root),
+    )
+    return (tasks[0] if tasks else 0), _count_items(view, Reach(view.project, root, root, None))
+
+
+def open_items(view: View, reach: Reach, *, limit: int) -> tuple[list[tuple[int, int, str, str]], int]:
     """Unticked items that count as left: note, number, text, origin; and how many there are in all."""
-    counts = "note.shut = 0 AND note.open_items > 0 AND note.status NOT IN ('done', 'failed', 'dropped')"
-    if beneath is not None:
-        prefix, where, values = tree.BENEATH, "note.id IN (SELECT id FROM beneath)", [beneath]
-    elif root is not None:
-        prefix, where, values = "", "note.project = ? AND note.root = ?", [view.project, root]
-    else:
-        prefix, where, values = "", "note.project = ?", [view.project]
-    total = view.row(f"{prefix} SELECT coalesce(sum(open_items), 0) FROM note WHERE {where} AND {counts}", values)
+    if reach.nodes is None:
+        where, values = reach.condition()
+        sql = f"""
+        SELECT id FROM note INDEXED BY note_items WHERE {where} AND {ITEMS_LEFT} ORDER BY root, position, id LIMIT {limit}
+        """
+        return items_of(view, [note for (note,) in view.rows(sql, values)], limit), _count_items(view, reach)
+    open_ones = reach.listed(lambda node: not node.shut and node.status not in CLOSED)
     sql = f"""
-    {prefix} SELECT item.note, item.number, item.text, item.origin
-    FROM note JOIN item ON item.note = note.id
-    WHERE {where} AND {counts} AND item.done = 0 AND item.removed = 0
-    ORDER BY note.root, note.position, note.id, item.position LIMIT {limit}
+    SELECT item.note, item.number, item.text, item.origin
+    FROM json_each(?) AS wanted CROSS JOIN item INDEXED BY item_open ON item.note = wanted.value
+    WHERE item.done = 0 AND item.removed = 0 ORDER BY wanted.key, item.position, item.id LIMIT {limit}
     """
-    return view.rows(sql, values), (total[0] if total else 0)
+    found = view.rows(sql, (open_ones,))
+    return found, len(found) if len(found) < limit else sum(number for _, number in _unticked(view, open_ones))
+
+
+def _count_items(view: View, reach: Reach) -> int:
+    where, values = reach.condition()
+    row = view.row(
+        f"SELECT coalesce(sum(open_items), 0) FROM note INDEXED BY note_items WHERE {where} AND {ITEMS_LEFT}", values
+    )
+    return row[0] if row else 0
+
+
+def _unticked(view: View, notes: str) -> list[tuple[int, int]]:
+    """Of these notes, a JSON array, those with unticked items, and how many."""
+    sql = """
+    SELECT item.note, count(*) FROM json_each(?) AS wanted CROSS JOIN item INDEXED BY item_open ON item.note = wanted.value
+    WHERE item.done = 0 AND item.removed = 0 GROUP BY item.note
+    """
+    return [(note, number) for note, number in view.rows(sql, (notes,))]
 
 
 def items_of(view: View, notes: Sequence[int], limit: int) -> list[tuple[int, int, str, str]]:
@@ -118,45 +178,67 @@ def items_of(view: View, notes: Sequence[int], limit: int) -> list[tuple[int, in
 
 def count_goals(view: View) -> int:
     """How many unfinished goals the project has."""
-    sql = "SELECT count(*) FROM note WHERE project = ? AND kind = 'goal' AND status IN ('open', 'active') AND title IS NOT NULL"
+    sql = "SELECT count(*) FROM note WHERE project = ? AND kind = 'goal' AND status IN ('open', 'active')"
     row = view.row(sql, (view.project,))
     return row[0] if row else 0
 
 
-def closed_unticked(
-    view: View, *, root: int | None = None, beneath: int | None = None
-) -> list[tuple[int, str, str, int]]:
+def count_closed(view: View, reach: Reach) -> int:
+    """How many unticked items are in or beneath closed tasks: they do not count as left."""
+    if reach.nodes is not None:
+        return sum(
+            number for _, number in _unticked(view, reach.listed(lambda node: node.shut or node.status in CLOSED))
+        )
+    where, values = reach.condition()
+    row = view.row(
+        f"SELECT coalesce(sum(open_items), 0) FROM note INDEXED BY note_closed WHERE {where} AND {ITEMS_CLOSED}", values
+    )
+    return row[0] if row else 0
+
+
+def closed_unticked(view: View, reach: Reach) -> list[tuple[int, str, str, int]]:
     """Closed tasks with unticked items in or beneath them: the uppermost of each, title, origin, how many."""
-    if beneath is not None:
-        where, values = f"note.id IN ({tree.BENEATH} SELECT id FROM beneath)", [beneath]
-    elif root is not None:
-        where, values = "note.project = ? AND note.root = ?", [view.project, root]
+    if reach.nodes is not None:
+        counted = _unticked(view, reach.listed(lambda node: node.shut or node.status in CLOSED))
     else:
-        where, values = "note.project = ?", [view.project]
-    sql = f"""
-    SELECT note.id, note.open_items, note.root FROM note
-    WHERE {where} AND note.open_items > 0 AND (note.shut = 1 OR note.status IN ('done', 'failed', 'dropped'))
-    LIMIT {BOUND}
-    """
+        where, values = reach.condition()
+        # Where the whole tree is over, its root is the uppermost of them all.
+        sql = f"""
+        SELECT iif(top.kind IN ('goal', 'step') AND top.status IN ('done', 'failed', 'dropped'), top.id, note.id) AS told,
+               sum(note.open_items)
+        FROM note INDEXED BY note_closed JOIN note AS top ON top.id = note.root
+        WHERE {where} AND note.open_items > 0 AND (note.shut = 1 OR note.status IN ('done', 'failed', 'dropped'))
+        GROUP BY told LIMIT {BOUND}
+        """
+        counted = [(note, number) for note, number in view.rows(sql, values)]
+    tops = _uppermost_closed(view, [note for note, _ in counted])
     totals: dict[int, int] = {}
-    for found, number, _ in view.rows(sql, values):
-        top = _uppermost_closed(view, found)
-        totals[top] = totals.get(top, 0) + number
-    named = []
-    for top, number in totals.items():
-        row = view.row("SELECT title, origin FROM note WHERE id = ?", (top,))
-        if row is not None:
-            named.append((top, row[0] or "", row[1], number))
-    return sorted(named, key=lambda one: -one[3])
+    for note, number in counted:
+        totals[tops[note]] = totals.get(tops[note], 0) + number
+    sql = "SELECT id, title, origin FROM note WHERE id IN (SELECT value FROM json_each(?))"
+    named = [(top, title or "", origin, totals[top]) for top, title, origin in view.rows(sql, (as_json(totals),))]
+    return sorted(named, key=lambda one: (-one[3], one[0]))
 
 
-def _uppermost_closed(view: View, found: int) -> int:
-    top, note = found, found
-    for above in tree.ancestors(view, note):
-        row = view.row("SELECT kind, status FROM note WHERE id = ?", (above,))
-        if row is not None and row[0] in TASK_KINDS and row[1] not in UNFINISHED:
-            top = above
-    return top
+def _uppermost_closed(view: View, notes: Sequence[int]) -> dict[int, int]:
+    """For each note the uppermost closed task at or above it; the note itself where there is none."""
+    known: dict[int, tuple[int | None, bool]] = {}
+    missing = set(notes)
+    while missing:
+        sql = "SELECT id, parent, kind, status FROM note WHERE id IN (SELECT value FROM json_each(?))"
+        rows = view.rows(sql, (as_json(missing),))
+        known |= {row[0]: (row[1], row[2] in TASK_KINDS and row[3] not in UNFINISHED) for row in rows}
+        missing = {row[1] for row in rows if row[1] is not None} - known.keys()
+    tops = {}
+    for note in notes:
+        top, above = note, known.get(note, (None, False))[0]
+        while above in known:
+            parent, over = known[above]
+            if over:
+                top = above
+            above = parent
+        tops[note] = top
+    return tops
 
 
 def blockers(view: View, notes: Iterable[int]) -> dict[int, list[int]]:
@@ -164,43 +246,56 @@ def blockers(view: View, notes: Iterable[int]) -> dict[int, list[int]]:
 
     Settled are done, dropped, answered, worked and superseded ones, and facts, decisions and lessons at once.
     """
-    wanted = list(notes)
+    sql = """
+    SELECT link.src, link.dst FROM json_each(?) AS wanted
+    CROSS JOIN link ON link.src = wanted.value AND link.kind = 'depends_on'
+    CROSS JOIN note ON note.id = link.dst
+    WHERE note.kind NOT IN ('fact', 'decision', 'lesson') AND note.status NOT IN ('done', 'dropped', 'worked')
+      AND NOT EXISTS (SELECT 1 FROM link AS newer JOIN note AS heir ON heir.id = newer.src
+                      WHERE newer.dst = note.id AND newer.kind = 'supersedes' AND heir.status <> 'dropped')
+    """
     found: dict[int, list[int]] = {}
-    for start in range(0, len(wanted), 500):
-        part = wanted[start : start + 500]
-        sql = f"""
-        SELECT link.src, link.dst FROM link JOIN note ON note.id = link.dst
-        WHERE link.kind = 'depends_on' AND link.src IN ({", ".join("?" * len(part))})
-          AND note.kind NOT IN ('fact', 'decision', 'lesson') AND note.status NOT IN ('done', 'dropped', 'worked')
-          AND NOT EXISTS (SELECT 1 FROM link AS newer JOIN note AS heir ON heir.id = newer.src
-                          WHERE newer.dst = note.id AND newer.kind = 'supersedes' AND heir.status <> 'dropped')
-        """
-        for waiting, blocking in view.rows(sql, part):
-            found.setdefault(waiting, []).append(blocking)
+    for waiting, blocking in view.rows(sql, (as_json(notes),)):
+        found.setdefault(waiting, []).append(blocking)
     return found
 
 
-def next_first(tasks: Sequence[Task], blocked: dict[int, list[int]]) -> list[Task]:
-    """Tasks in the order to take them: active before open, by priority, as they stand; blocked and parents of others last."""
-    parents = {task.parent for task in tasks}
-    places = {task.id: place for place, task in enumerate(tasks)}
-    return sorted(
-        tasks,
-        key=lambda task: (
-            task.id in blocked,
-            task.id in parents and not task.open_items,
-            task.status != "active",
-            task.priority,
-            places[task.id],
-        ),
-    )
+def next_first(view: View, tasks: Sequence[Task], wanted: int) -> tuple[list[Task], dict[int, list[int]]]:
+    """The tasks to take next, and what each that waits is waiting for.
+
+    Active before open, by priority, as they stand; what is blocked, and what only holds others, last. Looked at are so
+    many of the tasks that the first `wanted` are surely found.
+    """
+    ordered = sorted(tasks, key=lambda task: (task.status != "active", task.priority))
+    blocked: dict[int, list[int]] = {}
+    free: list[Task] = []
+    holding: list[Task] = []
+    waiting: list[tuple[bool, Task]] = []
+    for start in range(0, len(ordered), wanted):
+        part = ordered[start : start + wanted]
+        ids = as_json(task.id for task in part)
+        blocked |= blockers(view, [task.id for task in part])
+        sql = f"SELECT DISTINCT parent FROM note INDEXED BY note_holds WHERE parent IN (SELECT value FROM json_each(?)) AND {LEFT}"
+        holds = {parent for (parent,) in view.rows(sql, (ids,))}
+        for task in part:
+            holder = task.id in holds and not task.open_items
+            if task.id in blocked:
+                waiting.append((holder, task))
+            else:
+                (holding if holder else free).append(task)
+        if len(free) >= wanted:
+            break
+    waiting.sort(key=lambda pair: pair[0])
+    return [*free, *holding, *(task for _, task in waiting)][:wanted], blocked
 
 
 _SUPERSEDED = """
 EXISTS (SELECT 1 FROM link JOIN note AS heir ON heir.id = link.src
         WHERE link.dst = note.id AND link.kind = 'supersedes' AND heir.status <> 'dropped')
 """
-NOTE_LINE: Final = "note.id, note.title, note.origin, note.basis, note.why, note.parent, note.entity, substr(note.body, 1, 2000)"
+NOTE_LINE: Final = (
+    "note.id, note.title, note.origin, note.basis, note.why, note.parent, note.entity, substr(note.body, 1, 2000)"
+)
 
 
 def in_force(view: View, kind: str, where: str, values: Sequence[Any], limit: int) -> list[tuple[Any, ...]]:

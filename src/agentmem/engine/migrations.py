@@ -88,7 +88,7 @@ _PROJECTIONS = (
         updated_at INTEGER NOT NULL,
         revision INTEGER NOT NULL,
         changed INTEGER NOT NULL,
-        lost INTEGER NOT NULL DEFAULT 0,
+        touched INTEGER NOT NULL,
         shut INTEGER NOT NULL,
         open_items INTEGER NOT NULL DEFAULT 0
     ) STRICT
@@ -99,6 +99,7 @@ _PROJECTIONS = (
     "CREATE INDEX note_project ON note (project, kind, status)",
     "CREATE INDEX note_entity ON note (entity) WHERE entity IS NOT NULL",
     "CREATE INDEX note_top ON note (project, kind, status) WHERE parent IS NULL",
+    "CREATE INDEX note_touched ON note (root, touched)",
     "CREATE INDEX note_pinned ON note (project, parent) WHERE pinned = 1",
     "CREATE INDEX note_untrusted ON note (project, kind, status) WHERE origin IN ('import', 'tool', 'web')",
     "CREATE INDEX note_scope ON note (project, root) WHERE scope IS NOT NULL",
@@ -190,7 +191,6 @@ _PROJECTIONS = (
     ) STRICT
     """,
     "CREATE UNIQUE INDEX item_number ON item (note, number)",
-    "CREATE INDEX item_revision ON item (revision, note)",
     "CREATE INDEX item_open ON item (note, position) WHERE done = 0 AND removed = 0",
     """
     CREATE TABLE checkpoint (

@@ -70,7 +70,7 @@ def find(
     after: str | None,
 ) -> Found:
     """The answer of `store.find`."""
-    parsed = text.query(query)
+    parsed = text.query(validate.text(query, "query", 4 * limits.QUERY_CHARS))
     validate.page(limit)
     where, values = _filter(view, kind, status, under, about, tag, everywhere)
     steps: tuple[tuple[Literal["all", "prefix", "any"], str], ...] = (

@@ -270,12 +270,15 @@ def _apply_added(connection: apsw.Connection, event: Event) -> None:
             event.author if done else None, event.at if done else None, float(event.seq), event.origin, event.seq,
         ),
     )  # fmt: skip
-    if not done:
-        connection.execute("UPDATE note SET open_items = open_items + 1 WHERE id = ?", (payload["note"],))
+    connection.execute(
+        "UPDATE note SET open_items = open_items + ?, touched = ? WHERE id = ?", (int(not done), event.seq, payload["note"])
+    )
 
 
+_TOUCH = "UPDATE note SET touched = ? WHERE id = (SELECT note FROM item WHERE id = ?)"
 _COUNT = """
-UPDATE note SET open_items = (SELECT count(*) FROM item WHERE item.note = note.id AND done = 0 AND removed = 0)
+UPDATE note SET open_items = (SELECT count(*) FROM item WHERE item.note = note.id AND done = 0 AND removed = 0),
+                touched = ?
 WHERE id = (SELECT note FROM item WHERE id = ?)
 """
 
@@ -292,13 +295,12 @@ def _apply_changed(connection: apsw.Connection, event: Event) -> None:
         columns += ["done = ?", "done_by = ?", "done_at = ?"]
         bound += [int(done), event.author if done else None, event.at if done else None]
     connection.execute(f"UPDATE item SET {', '.join(columns)} WHERE id = ?", [*bound, event.record])
-    if "done" in values:
-        connection.execute(_COUNT, (event.record,))
+    connection.execute(_COUNT if "done" in values else _TOUCH, (event.seq, event.record))
 
 
 def _apply_removed(connection: apsw.Connection, event: Event) -> None:
     connection.execute("UPDATE item SET removed = 1, revision = ? WHERE id = ?", (event.seq, event.record))
-    connection.execute(_COUNT, (event.record,))
+    connection.execute(_COUNT, (event.seq, event.record))
 
 
 EVENTS = (

@@ -386,9 +386,12 @@ def _shared(row: object, attrs: Mapping[str, Any] | None, status: Any, parent: A
     """A row with the shared values where it gives none."""
     if not isinstance(row, Row):
         raise InvalidInput(f"{type(row).__name__} is no row", next="Give agentmem.Row values, or keys=")
+    both = (attrs, row.attrs)
+    odd = next((each for each in both if not isinstance(each, Mapping | None)), None)
     return Row(
         row.key,
-        attrs={**(attrs or {}), **(row.attrs or {})},
+        # Anything but names and values is left for `put` to refuse.
+        attrs={**(attrs or {}), **(row.attrs or {})} if odd is None else odd,
         status=status if isinstance(row.status, Unset) else row.status,
         parent=parent if isinstance(row.parent, Unset) else row.parent,
         confidence=row.confidence,

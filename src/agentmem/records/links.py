@@ -180,7 +180,8 @@ def _apply_unlinked(connection: apsw.Connection, event: Event) -> None:
 def _touch(connection: apsw.Connection, event: Event) -> None:
     values: tuple[Any, ...]
     if event.type == "note":
-        sql, values = "UPDATE note SET revision = ?, changed = ? WHERE id = ?", (event.seq, event.seq, event.record)
+        sql = "UPDATE note SET revision = ?1, changed = ?1, touched = ?1 WHERE id = ?2"
+        values = (event.seq, event.record)
     else:
         sql, values = "UPDATE entity SET revision = ? WHERE id = ?", (event.seq, event.record)
     connection.execute(sql, values)

@@ -57,8 +57,8 @@ def load(source: Unit | View, found: int) -> Note:
 
 _ADD = """
 INSERT INTO note (id, project, kind, title, body, status, tags, parent, root, position, pinned, confidence, basis,
-                  entity, why, scope, dated, source, digest, origin, author, run, created_at, updated_at, revision, changed, shut)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                  entity, why, scope, dated, source, digest, origin, author, run, created_at, updated_at, revision, changed, touched, shut)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
@@ -75,7 +75,7 @@ def _apply_added(connection: apsw.Connection, event: Event) -> None:
             seq, event.project, payload["kind"], get("title"), get("body"), payload["status"],
             canonical(tags) if tags else "[]", parent, root, get("position", float(seq)), int(get("pinned", False)),
             get("confidence"), get("basis"), get("entity"), get("why"), None if scope is None else canonical(scope),
-            get("dated"), get("source"), get("digest"), event.origin, event.author, event.run, at, at, seq, seq, shut,
+            get("dated"), get("source"), get("digest"), event.origin, event.author, event.run, at, at, seq, seq, seq, shut,
         ),
     )  # fmt: skip
 
@@ -83,22 +83,22 @@ def _apply_added(connection: apsw.Connection, event: Event) -> None:
 def _apply_changed(connection: apsw.Connection, event: Event) -> None:
     if event.payload is None:
         connection.execute(
-            "UPDATE note SET revision = ?, changed = ?, updated_at = ? WHERE id = ?",
-            (event.seq, event.seq, event.at, event.record),
+            "UPDATE note SET revision = ?1, changed = ?1, touched = ?1, updated_at = ?2 WHERE id = ?3",
+            (event.seq, event.at, event.record),
         )
         return
     values: dict[str, Any] = event.payload["set"]
     if "parent" in values:
         # A summary of the old parent goes stale although nothing beneath it changed.
         connection.execute(
-            "UPDATE note SET lost = ? WHERE id = (SELECT parent FROM note WHERE id = ?)", (event.seq, event.record)
+            "UPDATE note SET touched = ? WHERE id = (SELECT parent FROM note WHERE id = ?)", (event.seq, event.record)
         )
     columns = [name for name in values if name in FIELDS]
     bound = [_column(name, values[name]) for name in columns]
     settings = [f"{name} = ?" for name in columns]
     if not _NOT_CONTENT.issuperset(columns):
-        settings += ["changed = ?", "updated_at = ?"]
-        bound += [event.seq, event.at]
+        settings += ["changed = ?", "touched = ?", "updated_at = ?"]
+        bound += [event.seq, event.seq, event.at]
     sql = f"UPDATE note SET {', '.join([*settings, 'revision = ?'])} WHERE id = ?"
     connection.execute(sql, [*bound, event.seq, event.record])
     if "parent" in values or "status" in values:

@@ -67,14 +67,14 @@ def summarize(
     claims.guard(unit, found)
     note = note_rows.load(unit, found)
     expect(note.revision, expected, found)
-    if not (work.strip() or result.strip()):
-        raise InvalidInput("A summary needs work= or result=")
     wanted = {
         "work": validate.text(work, "work", limits.SUMMARY_BYTES),
         "result": validate.text(result, "result", limits.SUMMARY_BYTES),
         "confidence": validate.confidence(confidence),
         "basis": validate.optional_line(basis, "basis", limits.BASIS_CHARS),
     }
+    if not (work.strip() or result.strip()):
+        raise InvalidInput("A summary needs work= or result=")
     if status is not None:
         validate.choice(status, "status", _CLOSING)
     notices = (*left_beneath(unit, found, closing=True), *_parts_without_summary(unit, found))

@@ -29,43 +29,14 @@ __all__ = [
 ]
 
 GENERIC: Final = frozenset(
-    "".join(name.split())
-    for name in [
-        "acceptance criteria",
-        "requirements",
-        "definition of done",
-        "tasks",
-        "todo",
-        "checklist",
-        "steps",
-        "plan",
-        "implementation plan",
-        "summary",
-        "validation",
-        "verification",
-        "testing",
-        "tests",
-        "documentation",
-        "docs",
-        "scope",
-        "next steps",
-        "must have",
-        "nice to have",
-        "acceptance",
-        "done",
-        "next",
-        "验收标准",
-        "验收",
-        "需求",
-        "任务",
-        "待办",
-        "测试",
-        "文档",
-        "执行清单",
-        "步骤",
-        "完成",
-        "下一步",
-    ]
+    name.replace(" ", "")
+    for line in (
+        "acceptance criteria|requirements|definition of done|tasks|todo|checklist|steps|plan|implementation plan",
+        "summary|validation|verification|testing|tests|documentation|docs|scope|next steps|must have|nice to have",
+        "acceptance|done|next|deliverables|execution steps",
+        "验收标准|验收|需求|任务|待办|测试|文档|执行清单|步骤|执行步骤|实施步骤|完成|下一步|交付物|必须包含|验证|检查点",
+    )
+    for name in line.split("|")
 )
 """Headings, as `norm` gives them, that name a part of a task and not a thing."""
 _LONG: Final = 4000
