@@ -42,7 +42,19 @@ VERBS: dict[str, tuple[str, ...]] = {
     "The file": ("verify", "wait_for_index", "stats"),
 }
 ANSWERS: tuple[type, ...] = (
-    *(resume.Resume, left.Left, left.Step, left.OpenItem, left.ScopeLeft, coverage.CheckLeft, coverage.Missing, parts.TaskSummary, parts.Part, parts.Graph, parts.Node),
+    *(
+        resume.Resume,
+        left.Left,
+        left.Step,
+        left.OpenItem,
+        left.ScopeLeft,
+        coverage.CheckLeft,
+        coverage.Missing,
+        parts.TaskSummary,
+        parts.Part,
+        parts.Graph,
+        parts.Node,
+    ),
     *(find.Found, find.Hit, entities.Page, where_group.Groups, where_group.Group, where_group.Numbers),
     *(Verified, Stats, projects.ProjectStats, importer.Imported),
 )
@@ -80,7 +92,7 @@ def signature(called: str, function: Callable[..., Any]) -> str:
             shown.append("*")
             star = True
         star = star or parameter.kind is parameter.VAR_POSITIONAL
-        prefix = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        prefix = "*" * (parameter.kind is parameter.VAR_POSITIONAL) + "**" * (parameter.kind is parameter.VAR_KEYWORD)
         text = f"{prefix}{parameter.name}: {_type(parameter.annotation)}"
         if parameter.default is not parameter.empty:
             text += f" = {_default(parameter.default)}"
@@ -210,7 +222,7 @@ def api() -> str:
         "Every verb and every value, taken from the code by `scripts/build_docs.py`. What the words mean is in"
         " [concepts.md](concepts.md), how they are used in [guide.md](guide.md).",
         "",
-        "Where a verb takes a `Ref` it takes a record, its id, `\"type:key\"` for an entity, or `\"14.3\"` for item 3"
+        'Where a verb takes a `Ref` it takes a record, its id, `"type:key"` for an entity, or `"14.3"` for item 3'
         " of note 14. `UNSET` leaves a field as it is, `None` clears it. Times are integers, microseconds since 1970"
         " UTC. A write with `request_id=`, repeated with the same arguments, writes nothing again and gives the first"
         " outcome.",

@@ -139,3 +139,33 @@ def test_two_folders_of_one_project_do_not_mix(store: Store, folder: Path, tmp_p
     store.import_(other)
     assert store.left().items_total == 2
     assert store.import_(folder).created == {}
+
+
+def test_an_archived_task_keeps_its_records(store: Store, tmp_path: Path) -> None:
+    """Moved into an archive folder, a task is the same task, closed; nothing is made anew."""
+    root = tmp_path / "tasks"
+    task = root / "10-01-cache"
+    task.mkdir(parents=True)
+    (task / "task.json").write_text('{"title": "Add a cache", "status": "in_progress"}', "utf-8")
+    (task / "prd.md").write_text("# Add a cache\n\n## Acceptance\n- [ ] hit rate measured\n", "utf-8")
+    store.import_(root)
+    assert store.left().items_total == 1
+    before = {note.title: note.id for note in store.notes.list(limit=1000)}
+    (root / "archive" / "2026-10").mkdir(parents=True)
+    task.rename(root / "archive" / "2026-10" / "10-01-cache")
+    done = store.import_(root)
+    after = {note.title: note.id for note in store.notes.list(limit=1000)}
+    assert after == before
+    assert done.created == {}
+    assert store.left().items_total == 0
+    assert store.import_(root).changed == {}
+
+
+def test_two_boxes_of_one_text_are_two(store: Store, folder: Path) -> None:
+    """A text that stands twice in a checklist is ticked once when one box is."""
+    (folder / "plan.md").write_text("# Rota\n\n- [ ] call\n- [ ] call\n", "utf-8")
+    store.import_(folder)
+    assert store.left().items_total == 2
+    (folder / "plan.md").write_text("# Rota\n\n- [x] call\n- [ ] call\n", "utf-8")
+    store.import_(folder)
+    assert store.left().items_total == 1

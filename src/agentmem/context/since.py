@@ -51,36 +51,23 @@ def changed_lines(view: View, task: int, after: int, *, others_than: str | None,
     """What other runs changed in a task's tree after a seq, one line a note, the latest first."""
     row = view.row("SELECT root FROM note WHERE id = ?", (task,))
     root = task if row is None else row[0]
-    latest: dict[int, int] = {}
-    for sql in _LATEST:
-        for note, seq in view.rows(f"{sql} LIMIT {_EACH}", (root, after)):
-            latest[note] = max(seq, latest.get(note, 0))
     found: list[Line] = []
-    for note, seq in sorted(latest.items(), key=lambda pair: -pair[1]):
-        if len(found) == limit:
-            break
+    for note, seq in view.rows(_TOUCHED, (root, after)):
         by = view.row("SELECT run FROM event WHERE seq = ?", (seq,))
         if others_than is not None and by is not None and by[0] == others_than:
             continue
         told = view.row("SELECT id, kind, status, title, origin, why FROM note WHERE id = ?", (note,))
         if told is not None and told[3] is not None:
             found.append(_line((*told, note > after), word="changed:"))
+            if len(found) == limit:
+                break
     return found
 
 
-_EACH: Final = 100  # changes looked at of notes, of items and of summaries
-# Notes of a tree that changed, themselves, by an item or by their summary, and when.
-_LATEST: Final = (
-    "SELECT id, changed FROM note INDEXED BY note_changed WHERE root = ?1 AND changed > ?2 ORDER BY changed DESC",
-    """
-    SELECT item.note, item.revision FROM item INDEXED BY item_revision CROSS JOIN note ON note.id = item.note
-    WHERE note.root = ?1 AND item.revision > ?2 ORDER BY item.revision DESC
-    """,
-    """
-    SELECT summary.note, summary.revision FROM summary INDEXED BY summary_revision CROSS JOIN note ON note.id = summary.note
-    WHERE note.root = ?1 AND summary.revision > ?2 ORDER BY summary.revision DESC
-    """,
-)
+# The latest notes of a tree that changed, themselves, by an item or by their summary.
+_TOUCHED: Final = """
+SELECT id, touched FROM note INDEXED BY note_touched WHERE root = ? AND touched > ? ORDER BY touched DESC LIMIT 100
+"""
 
 
 def _changed(view: View, task: int | None, after: int) -> tuple[list[tuple[Any, ...]], list[tuple[str, int]]]:

@@ -56,8 +56,8 @@ _PROJECTIONS = (
     "CREATE UNIQUE INDEX project_name ON project (name)",
     # `root` is the top of the tree a note stands in; `shut` says that a closed task stands above it;
     # `open_items` counts its unticked items: what is left is answered from two small indexes.
-    # `changed` is the seq of the last change of content, `lost` that of the last child that moved
-    # away: a summary older than either is stale.
+    # `changed` is the seq of the last change of content; `touched` that of the last event that makes
+    # the summaries above stale: the same, a child that moved away, an item, a summary.
     """
     CREATE TABLE note (
         id INTEGER PRIMARY KEY,

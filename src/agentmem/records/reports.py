@@ -134,21 +134,36 @@ def summary(row: Row, is_stale: bool) -> Summary:
     return Summary(*fields)
 
 
-_STALE = f"""
-{tree.BENEATH}
-SELECT EXISTS (SELECT 1 FROM beneath JOIN note USING (id) WHERE max(note.changed, note.lost) > ?2)
-    OR EXISTS (SELECT 1 FROM beneath JOIN item ON item.note = beneath.id WHERE item.revision > ?2)
-    OR EXISTS (SELECT 1 FROM beneath JOIN summary ON summary.note = beneath.id
-               WHERE beneath.id <> ?1 AND summary.revision > ?2)
+_NEWER: Final = 32  # notes touched later, up to which these are followed upwards
+_TOUCHED: Final = f"""
+SELECT id FROM note INDEXED BY note_touched WHERE root = ?1 AND touched > ?2 ORDER BY touched DESC LIMIT {_NEWER + 1}
 """
+_ABOVE_THEM: Final = f"""
+WITH RECURSIVE above (id) AS (
+    SELECT * FROM ({_TOUCHED})
+    UNION
+    SELECT note.parent FROM above JOIN note USING (id) WHERE note.parent IS NOT NULL
+)
+SELECT EXISTS (SELECT 1 FROM above WHERE id = ?3)
+"""
+_BENEATH_IT: Final = f"{tree.BENEATH} SELECT EXISTS (SELECT 1 FROM beneath JOIN note USING (id) WHERE touched > ?2)"
 
 
 def stale(source: Unit | View, note: int, revision: int) -> bool:
     """Whether anything beneath a note, now or then, changed after its summary of this revision.
 
-    Claims and confirmations do not count.
+    Claims and confirmations do not count. What is left to do grows with what changed later, where that is little, else with the tree.
     """
-    row = source.row(_STALE, (note, revision))
+    of = source.row("SELECT root FROM note WHERE id = ?", (note,))
+    root = note if of is None else of[0]
+    newer = source.rows(_TOUCHED, (root, revision))
+    if root == note or not newer:
+        return bool(newer)
+    row = (
+        source.row(_ABOVE_THEM, (root, revision, note))
+        if len(newer) <= _NEWER
+        else source.row(_BENEATH_IT, (note, revision))
+    )
     return row is not None and bool(row[0])
 
 
@@ -171,6 +186,7 @@ def _apply_written(connection: apsw.Connection, event: Event) -> None:
             payload.get("basis"), event.author, event.run, event.origin, event.at, event.seq,
         ),
     )  # fmt: skip
+    connection.execute("UPDATE note SET touched = ? WHERE id = ?", (event.seq, payload["note"]))
 
 
 def _apply_changed(connection: apsw.Connection, event: Event) -> None:
@@ -179,6 +195,8 @@ def _apply_changed(connection: apsw.Connection, event: Event) -> None:
     settings = [f"{name} = ?" for name in names] + ["author = ?", "run = ?", "at = ?", "revision = ?"]
     bound = [*(values[name] for name in names), event.author, event.run, event.at, event.seq, event.record]
     connection.execute(f"UPDATE summary SET {', '.join(settings)} WHERE id = ?", bound)
+    touch = "UPDATE note SET touched = ? WHERE id = (SELECT note FROM summary WHERE id = ?)"
+    connection.execute(touch, (event.seq, event.record))
 
 
 EVENTS = (

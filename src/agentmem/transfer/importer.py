@@ -27,6 +27,7 @@ from agentmem.records.base import Binding, Unit, View
 from agentmem.records.moves import move
 from agentmem.records.note_writes import NewNote
 from agentmem.transfer.markdown import read_folder
+from agentmem.transfer.markdown.match import Known, match
 from agentmem.transfer.markdown.types import Plan, PlannedNote, SourceKey
 from agentmem.types import STATUSES, UNSET, Origin
 
@@ -82,6 +83,7 @@ class _Import:
         self.progress = progress
         self.root = plan.root.name
         self.ids: dict[SourceKey, int] = {}
+        self.untouched: set[int] = set()
         self.created: Tally[str] = Tally()
         self.changed: Tally[str] = Tally()
         self.unchanged = 0
@@ -90,12 +92,14 @@ class _Import:
         self.done = 0
 
     def run(self) -> None:
-        known = self._known()
+        """Write it all."""
+        known, self.untouched = self._known()
+        found = match(self.plan.notes, known)
         for note in self.plan.notes:
-            self._note(note, known.pop(self._source(note.source), None))
+            self._note(note, found.known.get(note.source))
             self._step()
-        for source, (found, *_) in known.items():
-            self._gone(source, found)
+        for record in found.gone:
+            self._gone(record.id)
         self._entities()
         for summary in self.plan.summaries:
             self._summary(self.ids.get(summary.of), summary.work, summary.result)
@@ -115,32 +119,38 @@ class _Import:
     def _source(self, key: SourceKey) -> str:
         return json.dumps([self.root, key.path, list(key.headings), key.ordinal], ensure_ascii=False, separators=(",", ":"))
 
-    def _known(self) -> dict[str, tuple[int, str | None, bool]]:
-        """The notes of earlier imports of this folder, by source: id, digest, whether nobody changed them since."""
+    def _known(self) -> tuple[list[Known], set[int]]:
+        """The notes of earlier imports of this folder, and the ids of those that nobody changed since."""
         prefix = json.dumps(self.root, ensure_ascii=False)
         sql = """
-        SELECT note.source, note.id, note.digest, event.run IS ?
+        SELECT note.id, note.source, note.kind, note.digest, event.run IS ?
         FROM note JOIN event ON event.seq = note.changed
         WHERE note.project = ? AND note.source >= ? AND note.source < ? AND note.title IS NOT NULL
         """
-        low, high = f"[{prefix},", f"[{prefix}-"  # "-" comes after "," in every collation used here
-        rows = self.unit.rows(sql, (RUN, self.unit.known_project, low, high))
-        return {source: (found, digest, bool(untouched)) for source, found, digest, untouched in rows}
+        low, high = f"[{prefix},", f"[{prefix}-"  # "-" is the character after ","
+        known, untouched = [], set()
+        for found, source, kind, digest, ours in self.unit.rows(sql, (RUN, self.unit.known_project, low, high)):
+            _, path, headings, ordinal = json.loads(source)
+            known.append(Known(found, SourceKey(path, tuple(headings), ordinal), kind, digest or ""))
+            if ours:
+                untouched.add(found)
+        return known, untouched
 
-    def _note(self, note: PlannedNote, known: tuple[int, str | None, bool] | None) -> None:
+    def _note(self, note: PlannedNote, known: Known | None) -> None:
         parent = None if note.parent is None else self.ids.get(note.parent)
         if known is None:
             self.ids[note.source] = self._create(note, parent)
             self.created[note.kind] += 1
             return
-        found, digest, untouched = known
-        self.ids[note.source] = found
-        if digest == note.digest:
+        self.ids[note.source] = known.id
+        if known.source != note.source:
+            note_writes.update(self.unit, known.id, {"source": self._source(note.source)}, None)
+        if known.digest == note.digest:
             self.unchanged += 1
-        elif not untouched:
-            self.kept.append(found)
+        elif known.id not in self.untouched:
+            self.kept.append(known.id)
         else:
-            self._change(note, found, parent)
+            self._change(note, known.id, parent)
             self.changed[note.kind] += 1
 
     def _create(self, note: PlannedNote, parent: int | None) -> int:
@@ -182,17 +192,20 @@ class _Import:
 
     def _items(self, note: PlannedNote, found: int) -> None:
         """Bring the checklist to what the source says; an item that somebody ticked or edited here stays."""
-        present = {item.text: item for item in checklists.of_note(self.unit, found, limit=limits.ITEMS_PER_CHECKLIST)}
-        wanted = {_line(item.text): item.done for item in note.checklist}
-        for text, item in present.items():
-            if not self._ours(item.id):
-                continue
-            if text not in wanted:
-                checklists.remove(self.unit, item.id)
+        present: dict[str | None, list[int]] = {}
+        for item in checklists.of_note(self.unit, found, limit=limits.ITEMS_PER_CHECKLIST):
+            present.setdefault(item.text, []).append(item.id)
+        fresh = []
+        for planned in note.checklist:
+            text = _line(planned.text)
+            there = present.get(text)
+            if not there:
+                fresh.append((text, planned.done))
+            elif self._ours(item_id := there.pop(0)) and checklists.tick(self.unit, item_id, planned.done):
                 self.changed["item"] += 1
-            elif checklists.tick(self.unit, item.id, wanted[text]):
-                self.changed["item"] += 1
-        fresh = [(text, done) for text, done in wanted.items() if text not in present]
+        for item_id in (one for rest in present.values() for one in rest if self._ours(one)):
+            checklists.remove(self.unit, item_id)
+            self.changed["item"] += 1
         checklists.add(self.unit, found, fresh)
         self.created["item"] += len(fresh)
 
@@ -201,7 +214,7 @@ class _Import:
         row = self.unit.row("SELECT run FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (record,))
         return row is not None and row[0] == RUN
 
-    def _gone(self, source: str, found: int) -> None:
+    def _gone(self, found: int) -> None:
         """A note whose source is no longer there: dropped, unless it was worked on here, or cannot be."""
         row = self.unit.row("SELECT kind, status FROM note WHERE id = ?", (found,))
         if row is None or "dropped" not in STATUSES[row[0]] or row[1] == "dropped":
@@ -329,7 +342,7 @@ def _outcome(
         f" {counts[0]} left, {counts[1]} failed, {counts[2]} decided"
     )
     return Imported(
-        len(plan.files), dict(work.created), dict(work.changed), work.unchanged, tuple(work.kept),
+        len(plan.files), dict(+work.created), dict(+work.changed), work.unchanged, tuple(work.kept),
         tuple(work.dropped), report, folder_tokens, resumed.tokens, *counts, "\n".join(lines),
     )  # fmt: skip
 
