@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -58,3 +59,21 @@ def opened(path: Path, clock: Clock) -> Iterator[Callable[..., Store]]:
 def store(opened: Callable[..., Store]) -> Store:
     """An empty store, project `acme`, author `ana`, run `r1`."""
     return opened(author="ana", run="r1")
+
+
+class Undo(Exception):
+    """Raised to have a transaction rolled back."""
+
+
+@contextlib.contextmanager
+def rolled_back(store: Store) -> Iterator[None]:
+    """A transaction, or a savepoint of the one around it, that is undone at the end of the block."""
+    with contextlib.suppress(Undo), store.transaction():
+        yield
+        raise Undo
+
+
+@pytest.fixture
+def undone() -> Callable[[Store], contextlib.AbstractContextManager[None]]:
+    """`with undone(store):` does something in a transaction and has it rolled back."""
+    return rolled_back

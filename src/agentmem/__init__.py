@@ -9,36 +9,46 @@ with Store.open("work.db", project="acme") as store:
 ```
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from agentmem._version import __version__
-from agentmem.errors import (
-    AgentMemError,
-    Busy,
-    CipherMissing,
-    Closed,
-    Conflict,
-    Corrupt,
-    CredentialFound,
-    Held,
-    InvalidInput,
-    KeyChanged,
-    KeyMissing,
-    LimitExceeded,
-    NetworkFileSystem,
-    NewerFile,
-    NotAStore,
-    NotFound,
-    ReadOnly,
-    RequestMismatch,
-    StoreExists,
-    StoreMissing,
-    WhereError,
-    WrongKey,
-)
-from agentmem.records.entity_writes import Result, Row
-from agentmem.records.note_writes import NewNote
-from agentmem.records.projects import default_project
-from agentmem.store import Store
-from agentmem.types import UNSET, Entity, Event, Head, Item, Note, Scope, Written, WrittenMany
+
+if TYPE_CHECKING:
+    from agentmem.errors import (
+        AgentMemError,
+        Busy,
+        CipherMissing,
+        Closed,
+        Conflict,
+        Corrupt,
+        CredentialFound,
+        DiskFull,
+        Held,
+        InvalidInput,
+        IoFailed,
+        KeyChanged,
+        KeyMissing,
+        LimitExceeded,
+        MissingExtra,
+        NetworkFileSystem,
+        NewerFile,
+        NotAStore,
+        NotFound,
+        ReadOnly,
+        RequestMismatch,
+        StorageWarning,
+        StoreExists,
+        StoreMissing,
+        WhereError,
+        WrongKey,
+    )
+    from agentmem.records.entity_writes import Result, Row
+    from agentmem.records.note_writes import NewNote
+    from agentmem.records.projects import default_project
+    from agentmem.store import Store
+    from agentmem.types import UNSET, Entity, Event, Head, Item, Note, Scope, Written, WrittenMany
 
 __all__ = [
     "UNSET",
@@ -49,15 +59,18 @@ __all__ = [
     "Conflict",
     "Corrupt",
     "CredentialFound",
+    "DiskFull",
     "Entity",
     "Event",
     "Head",
     "Held",
     "InvalidInput",
+    "IoFailed",
     "Item",
     "KeyChanged",
     "KeyMissing",
     "LimitExceeded",
+    "MissingExtra",
     "NetworkFileSystem",
     "NewNote",
     "NewerFile",
@@ -69,13 +82,45 @@ __all__ = [
     "Result",
     "Row",
     "Scope",
+    "StorageWarning",
     "Store",
     "StoreExists",
     "StoreMissing",
     "WhereError",
-    "WrongKey",
     "Written",
     "WrittenMany",
+    "WrongKey",
     "__version__",
     "default_project",
 ]
+
+# Where each public name is: the command line shows its help without loading the engine.
+_PLACES = {
+    "agentmem.errors": (
+        "AgentMemError Busy CipherMissing Closed Conflict Corrupt CredentialFound DiskFull Held InvalidInput IoFailed "
+        "KeyChanged KeyMissing LimitExceeded MissingExtra NetworkFileSystem NewerFile NotAStore NotFound ReadOnly "
+        "RequestMismatch StorageWarning StoreExists StoreMissing WhereError WrongKey"
+    ),
+    "agentmem.records.entity_writes": "Result Row",
+    "agentmem.records.note_writes": "NewNote",
+    "agentmem.records.projects": "default_project",
+    "agentmem.store": "Store",
+    "agentmem.types": "UNSET Entity Event Head Item Note Scope Written WrittenMany",
+}
+_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, its module loaded on first use (PEP 562)."""
+    place = _PLACE_OF.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    found = getattr(importlib.import_module(place), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

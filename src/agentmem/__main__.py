@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
-_USAGE = 2
+_USAGE, _INTERRUPTED = 2, 130
 _NEEDED = ("click", "rich")
 
 
@@ -19,9 +19,12 @@ def main() -> int:
                 " install the extra from the checkout with pip install '.[cli]'\n"
             )
         return _USAGE
-    from agentmem.adapters.cli.root import run
+    try:
+        from agentmem.adapters.cli.root import run
 
-    return run()
+        return run()
+    except KeyboardInterrupt:  # before the command line is there to say so
+        return _INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def cli(tmp_path: Path) -> Process:
 
 
 def in_terminal(cli: Process, arguments: Sequence[str], *, columns: int = 80, typed: str = "", **more: str) -> str:
-    """What a command writes when stdin, stdout and stderr are a terminal."""
+    """What a command writes to a terminal that is its three streams; `typed` answers each passphrase prompt."""
     import fcntl
     import pty
     import struct
@@ -82,9 +83,7 @@ def in_terminal(cli: Process, arguments: Sequence[str], *, columns: int = 80, ty
         start_new_session=True,
     )
     os.close(follower)
-    if typed:
-        os.write(leader, typed.encode())
-    shown = b""
+    shown, answered = b"", 0
     while True:
         try:
             part = os.read(leader, 65536)
@@ -93,6 +92,10 @@ def in_terminal(cli: Process, arguments: Sequence[str], *, columns: int = 80, ty
         if not part:
             break
         shown += part
+        # What is typed before the prompt is there is thrown away by the terminal.
+        if len(re.findall(rb"(?:Passphrase|confirmation): ", shown)) > answered:
+            answered += 1
+            os.write(leader, f"{typed}\n".encode())
     os.close(leader)
     assert process.wait(60) == 0, shown.decode()
     return shown.decode()
@@ -202,6 +205,17 @@ def test_any_locale_will_do(cli: Process, environment: dict[str, str]) -> None:
     assert json.loads(cli.run("get", made.strip(), "--json")[0])["title"] == "标题"
 
 
+@POSIX
+@pytest.mark.skipif(sys.platform == "darwin", reason="file names are Unicode there")
+def test_arguments_that_are_no_text_are_refused(cli: Process) -> None:
+    """Bytes that are no UTF-8 end with 2 wherever a text is wanted; a path may hold them."""
+    for script in (r"get $'h:\xff'", r"add fact $'\xff'", r"find $'\xff'", r"put host h --attr $'a=\xff'"):
+        code, out, err = cli.shell(f"agentmem {script}")
+        assert (code, out) == (Exit.USAGE, "")
+        assert "Traceback" not in err
+    assert cli.shell(r"agentmem import $'no\xffsuch'")[0] == Exit.NOT_FOUND
+
+
 def test_columns_stand_below_each_other(cli: Process) -> None:
     """Outside a terminal each row is one whole line, wide characters count two."""
     long = "字" * 200
@@ -251,9 +265,9 @@ def test_a_passphrase_is_asked_for_at_a_terminal(tmp_path: Path) -> None:
     """--ask-key asks twice for a new store, shows nothing of it, and opens the store later."""
     cli = Process(tmp_path)
     del cli.environment["AGENTMEM_KEY"]
-    shown = in_terminal(cli, ["init", "--ask-key"], typed="correct horse\ncorrect horse\n")
+    shown = in_terminal(cli, ["init", "--ask-key"], typed="correct horse")
     assert "Passphrase" in shown
-    assert "left of project" in in_terminal(cli, ["left", "--ask-key"], typed="correct horse\n")
+    assert "left of project" in in_terminal(cli, ["left", "--ask-key"], typed="correct horse")
     name = tmp_path / "key"
     name.write_text("correct horse\n", "utf-8")
     name.chmod(0o600)
@@ -310,22 +324,23 @@ def test_the_first_lines_of_the_readme_work(tmp_path: Path) -> None:
     assert "failed, do not repeat:" in cli.run("resume")[0]
 
 
+@POSIX
 def test_without_its_packages_it_says_how_to_get_them(cli: Process, tmp_path: Path) -> None:
-    """Where click is not installed one sentence names the extra, code 2, no traceback."""
-    script = """
-import sys
-class Without:
-    def find_spec(self, name, path=None, target=None):
-        if name == "click":
-            raise ModuleNotFoundError(name)
-sys.meta_path = [Without(), *sys.meta_path]
-import importlib.util, agentmem.__main__ as start
-start.find_spec = lambda name: None if name == "click" else importlib.util.find_spec(name)
-sys.exit(start.main())
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=cli.environment, check=False
-    )
-    assert (ran.returncode, ran.stdout) == (Exit.USAGE, "")
-    assert "pip install '.[cli]'" in ran.stderr
-    assert len(ran.stderr.splitlines()) == 1
+    """Where click or rich is not installed one sentence names the extra, code 2, no traceback."""
+    for missing in ("click", "rich"):
+        packages = tmp_path / f"without-{missing}"
+        packages.mkdir()
+        for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+            for one in Path(place).iterdir():
+                if one.name != missing:
+                    (packages / one.name).symlink_to(one)
+        # -S leaves the site's own packages out, so that only the copy without the one counts.
+        path = os.pathsep.join((str(ROOT / "src"), str(packages)))
+        ran = subprocess.run(
+            [sys.executable, "-S", "-m", "agentmem", "left"], capture_output=True, text=True, check=False,
+            env={**cli.environment, "PYTHONPATH": path}, timeout=60,
+        )  # fmt: skip
+        assert (ran.returncode, ran.stdout) == (Exit.USAGE, ""), ran.stderr
+        assert f"needs {missing}:" in ran.stderr
+        assert "pip install '.[cli]'" in ran.stderr
+        assert len(ran.stderr.splitlines()) == 1

@@ -29,8 +29,12 @@ TEXTS = st.one_of(
     ),
 )
 TITLES = TEXTS.map(lambda text: " ".join("".join(c for c in text if c.isprintable()).split())[:500] or "title")
-ADDED = st.tuples(st.sampled_from(NOTE_KINDS), TITLES, TEXTS, st.integers(0, 30), st.sampled_from(ORIGINS), st.booleans())
-COUNTERS = st.sampled_from([count_tokens, len, lambda text: len(text.split()), lambda text: len(text.encode("utf-8", "replace"))])
+ADDED = st.tuples(
+    st.sampled_from(NOTE_KINDS), TITLES, TEXTS, st.integers(0, 30), st.sampled_from(ORIGINS), st.booleans()
+)
+COUNTERS = st.sampled_from(
+    [count_tokens, len, lambda text: len(text.split()), lambda text: len(text.encode("utf-8", "replace"))]
+)
 
 
 def build(store: Store, notes: list[Any], extra: list[tuple[int, str]]) -> list[int]:

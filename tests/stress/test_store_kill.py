@@ -30,9 +30,11 @@ while True:
     number += 1
     match chance.randrange(6):
         case 0 | 1:
-            told(store.notes.add("step", f"{name} {number}", parent=goal, body="x" * chance.randrange(3000), similar=False).id)
+            body = "x" * chance.randrange(3000)
+            told(store.notes.add("step", f"{name} {number}", parent=goal, body=body, similar=False).id)
         case 2:
-            told(*store.entities.put_many("host", keys=[f"{name}-{number}-{each}" for each in range(chance.randrange(1, 30))]).ids)
+            keys = [f"{name}-{number}-{each}" for each in range(chance.randrange(1, 30))]
+            told(*store.entities.put_many("host", keys=keys).ids)
         case 3:
             told(*store.checklists.add(goal, f"Item {number}", "Another").ids)
         case 4:
@@ -54,7 +56,8 @@ def killed_round(path: Path, round_number: int, chance: random.Random) -> dict[s
     env |= {"PYTHONPATH": str(Path(agentmem.__file__).parents[1])}
     names = [f"w{round_number}-{number}" for number in range(2)]
     started = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(path), name], stdout=subprocess.PIPE, env=env) for name in names
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), name], stdout=subprocess.PIPE, env=env)
+        for name in names
     ]
     acknowledged = {}
     for name, process in zip(names, started, strict=True):
@@ -73,7 +76,7 @@ def killed_round(path: Path, round_number: int, chance: random.Random) -> dict[s
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(150, marks=pytest.mark.slow)], ids=["20-kills", "300-kills"])
 def test_a_kill_loses_no_acknowledged_record(tmp_path: Path, rounds: int) -> None:
-    """After each kill every acknowledged record is there, whole transactions are there or not, chain and replay verify."""
+    """Every acknowledged record is there, each transaction whole or not at all, and chain and replay verify."""
     path = tmp_path / "work.db"
     chance = random.Random(rounds)
     total = 0
@@ -91,7 +94,9 @@ def test_a_kill_loses_no_acknowledged_record(tmp_path: Path, rounds: int) -> Non
                 facts = connection.execute(
                     "SELECT note.title, (SELECT count(*) FROM link WHERE src = note.id) FROM note WHERE kind = 'fact'"
                 ).fetchall()
-                marked = {key for (key,) in connection.execute("SELECT key FROM entity JOIN mark ON mark.entity = entity.id")}
+                marked = {
+                    key for (key,) in connection.execute("SELECT key FROM entity JOIN mark ON mark.entity = entity.id")
+                }
                 assert {title.replace(" ", "-") for title, _ in facts} == marked
                 assert all(links == 1 for _, links in facts)
                 assert connection.execute("SELECT count(*) FROM lease").fetchall() == [(len(facts),)]

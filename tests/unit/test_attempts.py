@@ -19,7 +19,9 @@ def step(store: Store) -> int:
 
 def test_an_attempt_is_open_until_it_is_closed(store: Store, step: int) -> None:
     """Opened it is active, beneath its task and about its entity; closed it has outcome and reason."""
-    tried = store.attempts.open("SQL injection", about="endpoint:POST /login", task=step, body="' OR 1=1", tags=["sqli"])
+    tried = store.attempts.open(
+        "SQL injection", about="endpoint:POST /login", task=step, body="' OR 1=1", tags=["sqli"]
+    )
     note = store.notes.get(tried)
     assert (note.kind, note.status, note.parent, note.tags) == ("attempt", "active", step, ("sqli",))
     done = store.attempts.close(tried, "failed", why=" 403 from the WAF ")

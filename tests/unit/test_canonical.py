@@ -14,7 +14,13 @@ from agentmem.limits import INT_MAX, JSON_DEPTH
 from agentmem.log.canonical import canonical, plain
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)))
-SCALARS = st.none() | st.booleans() | st.integers(-INT_MAX, INT_MAX) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-INT_MAX, INT_MAX)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS
+)
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4))
 
 
@@ -56,7 +62,10 @@ def test_true_one_and_one_point_nought_are_three_values() -> None:
 
 def test_the_text_is_utf8_without_spaces_and_sorted() -> None:
     """Names are sorted, nothing is spaced out, letters stay letters."""
-    assert canonical({"b": [1, 2.5, None], "a": {"é": "数据", "A": True}}) == '{"a":{"A":true,"é":"数据"},"b":[1,2.5,null]}'
+    assert (
+        canonical({"b": [1, 2.5, None], "a": {"é": "数据", "A": True}})
+        == '{"a":{"A":true,"é":"数据"},"b":[1,2.5,null]}'
+    )
 
 
 def test_minus_nought_is_nought() -> None:

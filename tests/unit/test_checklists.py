@@ -114,7 +114,8 @@ def test_items_stay_in_their_list(store: Store, step: int) -> None:
     other = store.notes.add("step", "Other")
     store.checklists.add(other, "Elsewhere")
     for given in (
-        {"before": f"{other.id}.1"}, {"after": f"{step}.1"}, {"before": f"{step}.2", "after": f"{step}.3"}, {"before": step},
+        {"before": f"{other.id}.1"}, {"after": f"{step}.1"}, {"before": f"{step}.2", "after": f"{step}.3"},
+        {"before": step},
     ):  # fmt: skip
         with pytest.raises(InvalidInput):
             store.checklists.move(f"{step}.1", **given)

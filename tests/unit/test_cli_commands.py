@@ -380,6 +380,22 @@ def test_times_are_integers_and_iso(cli: Cli) -> None:
     assert cli.json("get", "host:web-1")["attrs"] == {"at": 5}
 
 
+def test_global_options_stand_before_or_after_the_command(cli: Cli) -> None:
+    """`agentmem --json left` is `agentmem left --json`; the one after the command goes first."""
+    before = cli.out("--json", "--project", "other", "left")
+    assert json.loads(before) == cli.json("left", "--project", "other")
+    cli.run("--project", "first", "add", "goal", "Where?", "--project", "second")
+    assert [one["name"] for one in cli.lines("projects")] == ["second"]
+
+
+def test_what_looks_like_a_credential_is_refused_on_request(cli: Cli) -> None:
+    """--credentials refuse writes nothing; by default a remark warns."""
+    text = "Deploy with AKIAIOSFODNN7EXAMPLE"
+    assert "[credential_found]" in cli.run("add", "fact", text, "--credentials", "refuse", code=2).stderr
+    assert cli.lines("list") == []
+    assert "credential" in cli.run("add", "fact", text).stderr
+
+
 def test_writes_are_as_those_of_the_store(cli: Cli, goal: str) -> None:
     """What the command line wrote the Python store reads, in the same project and name."""
     cli.run("update", goal, "--append", "more", "--author", "ada", "--run", "r7")

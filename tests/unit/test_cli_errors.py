@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from agentmem import errors
 from agentmem.adapters.cli.exits import Exit, exit_of
 from agentmem.adapters.cli.root import agentmem
+from agentmem.engine.keys import default_key_file
 
 KEY = bytes(range(32))
 HEX = f"hex:{KEY.hex()}"
@@ -29,6 +31,17 @@ def path(tmp_path: Path) -> Path:
 def run(path: Path, *arguments: str, key: str | None = HEX, stdin: str | bytes | None = None) -> Result:
     environment = {"AGENTMEM_KEY": key, "AGENTMEM_PROJECT": "acme", "AGENTMEM_DB": str(path)}
     return CliRunner(env=environment).invoke(agentmem, arguments, input=stdin)
+
+
+def at_home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key but that of a home which is empty."""
+    monkeypatch.setenv("HOME", str(directory / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(directory / "config"))
+    for name in ("AGENTMEM_KEY", "AGENTMEM_KEY_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+HOMELESS = pytest.mark.skipif(sys.platform == "win32", reason="where the home is no variable says there")
 
 
 def test_every_error_has_an_exit_code_that_is_not_zero() -> None:
@@ -90,15 +103,14 @@ def test_an_error_is_json_where_json_was_asked_for(path: Path) -> None:
         assert json.loads(result.stderr)["error"]["code"] == code
 
 
+@HOMELESS
 def test_a_wrong_key_is_told_from_a_missing_one(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another key is code 4 on every command and changes no byte; no key at all is code 5."""
     before = path.read_bytes()
     for arguments in (("left",), ("add", "goal", "x"), ("verify",), ("key", "export", "--yes")):
         result = run(path, *arguments, key=f"hex:{'00' * 32}")
         assert (result.exit_code, result.stdout) == (Exit.WRONG_KEY, "")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name in ("AGENTMEM_KEY", "AGENTMEM_KEY_FILE"):
-        monkeypatch.delenv(name, raising=False)
+    at_home(tmp_path, monkeypatch)
     assert run(path, "left", key=None).exit_code == Exit.KEY_MISSING
     assert path.read_bytes() == before
 
@@ -145,13 +157,13 @@ def test_the_key_is_where_it_says(path: Path) -> None:
     assert "warning" in exported.stderr
 
 
+@HOMELESS
 def test_init_says_where_the_key_is_and_what_it_guards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first `init` makes a key file, names it, and says that losing it loses all."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("AGENTMEM_KEY_FILE", raising=False)
+    at_home(tmp_path, monkeypatch)
     made = run(tmp_path / "new.db", "init", key=None)
     assert made.stdout == f"{tmp_path / 'new.db'}\n"
-    assert str(tmp_path / "config" / "agentmem" / "key") in made.stderr
+    assert str(default_key_file()) in made.stderr
     assert "loses all" in made.stderr
     assert "not your account" in made.stderr
     again = run(tmp_path / "new.db", "init", key=None)

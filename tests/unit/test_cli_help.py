@@ -107,11 +107,10 @@ def test_the_version_is_that_of_the_package() -> None:
 IMPORTED = """
 import sys
 import agentmem
-before = set(sys.modules)
 sys.argv = ["agentmem", *{arguments!r}]
 from agentmem.__main__ import main
 code = main()
-print(*sorted(name.partition(".")[0] for name in set(sys.modules) - before), file=sys.stderr)
+print(*sorted(name.partition(".")[0] for name in set(sys.modules)), file=sys.stderr)
 sys.exit(code)
 """
 

@@ -165,7 +165,11 @@ def test_put_many_is_all_or_none_and_counts(store: Store) -> None:
     """Rows go before shared values; the three counts add up; one bad row undoes all."""
     store.entities.put("host", "b", attrs={"os": "linux"})
     done = store.entities.put_many(
-        "host", keys=["a", "b"], rows=[Row("c", attrs={"os": "bsd"}, status="down"), Row("a")], attrs={"os": "linux"}, status="up"
+        "host",
+        keys=["a", "b"],
+        rows=[Row("c", attrs={"os": "bsd"}, status="down"), Row("a")],
+        attrs={"os": "linux"},
+        status="up",
     )
     assert (done.created, done.changed, done.unchanged) == (2, 1, 1)
     assert done.ids[0] == done.ids[3]
@@ -298,7 +302,10 @@ def test_q2_values_are_compared_by_their_type(hosts: Store, where: str, found: s
 def test_q3_groups_keep_the_type_and_give_more_than_counts(hosts: Store) -> None:
     """Groups of booleans were 1 and 0 and only counted. Ours keep true and false, take several fields, and add up."""
     groups = hosts.entities.groups("host", "attrs.on").groups
-    assert {(group.values[0], group.count) for group in groups if group.values[0] is not None} == {(True, 1), (False, 1)}
+    assert {(group.values[0], group.count) for group in groups if group.values[0] is not None} == {
+        (True, 1),
+        (False, 1),
+    }
     assert any(group.values[0] is False for group in groups)
     two = hosts.entities.groups("host", "status, check.tls", of="attrs.port")
     by = {group.values: group for group in two.groups}
@@ -316,7 +323,16 @@ def test_the_total_is_of_all_that_match(hosts: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["nonsense", "status =", "status = 'a", "colour = 'red'", "attrs.port > 'x' and", "status = 'x'; DROP TABLE note", "("]
+    "where",
+    [
+        "nonsense",
+        "status =",
+        "status = 'a",
+        "colour = 'red'",
+        "attrs.port > 'x' and",
+        "status = 'x'; DROP TABLE note",
+        "(",
+    ],
 )
 def test_a_condition_that_does_not_parse_shows_the_place(hosts: Store, where: str) -> None:
     """Unknown fields and bad grammar are errors with a position; nothing of it is ever SQL."""
@@ -335,7 +351,7 @@ def test_hostile_values_are_values(hosts: Store) -> None:
 
 
 def test_w3_every_record_of_a_command_is_checked_for_its_claim(hosts: Store) -> None:
-    """Only the root's claim was looked at when many records changed. Ours checks each one, and all or nothing changes."""
+    """Only the root's claim was looked at when many records changed. Ours checks each; all or nothing changes."""
     hosts.acting(run="r2").claim(["host:c"])
     head = hosts.log.head()
     for use in (

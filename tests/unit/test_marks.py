@@ -150,7 +150,10 @@ def test_left_is_scope_minus_marks(pages: Store) -> None:
     pages.entities.mark("page", ["a"], {"tls": "pass", "csrf": "error"})
     pages.entities.mark("page", ["b"], {"tls": "fail", "csrf": "na"})
     answer = pages.left()
-    assert [(one.check, one.left, one.total, one.failed) for one in answer.expected] == [("tls", 1, 3, 1), ("csrf", 2, 3, 0)]
+    assert [(one.check, one.left, one.total, one.failed) for one in answer.expected] == [
+        ("tls", 1, 3, 1),
+        ("csrf", 2, 3, 0),
+    ]
     assert answer.marks_total == 3
     pages.entities.put("page", "d")
     assert pages.left().marks_total == 5
@@ -175,7 +178,10 @@ def test_a_scope_without_checks_takes_those_that_are_declared(pages: Store) -> N
     pages.entities.expect("page", ["tls"])
     pages.entities.expect("page", ["authz"], where="attrs.area = 'shop'")
     answer = pages.left(step)
-    assert sorted((one.check, one.total, one.left) for one in answer.scopes[0].checks) == [("authz", 1, 1), ("tls", 3, 3)]
+    assert sorted((one.check, one.total, one.left) for one in answer.scopes[0].checks) == [
+        ("authz", 1, 1),
+        ("tls", 3, 3),
+    ]
 
 
 def test_marks_from_elsewhere_say_so(pages: Store) -> None:

@@ -24,7 +24,14 @@ def test_a_note_gets_the_defaults_of_its_kind(store: Store) -> None:
     """Without more than kind and title: the default status, no parent, nothing set."""
     note = store.notes.get(store.notes.add("goal", "Move to the queue"))
     assert (note.kind, note.title, note.status, note.body) == ("goal", "Move to the queue", "open", "")
-    assert (note.tags, note.parent, note.pinned, note.confidence, note.basis, note.why) == ((), None, False, None, None, None)
+    assert (note.tags, note.parent, note.pinned, note.confidence, note.basis, note.why) == (
+        (),
+        None,
+        False,
+        None,
+        None,
+        None,
+    )
     assert (note.author, note.run, note.origin) == ("ana", "r1", "agent")
     assert note.created_at == note.updated_at
     assert note.revision == note.id
@@ -86,7 +93,14 @@ def test_tags_are_labels_without_repeats(store: Store) -> None:
     note = store.notes.add("fact", "Tagged", tags=["p0", "größe", "数据", "p0"])
     assert store.notes.get(note).tags == ("p0", "größe", "数据")
     store.notes.add("fact", "Many", tags=[f"t{number}" for number in range(TAGS_PER_NOTE)])
-    for bad in ([f"t{number}" for number in range(TAGS_PER_NOTE + 1)], ["a b"], [""], ["x" * (TAG_CHARS + 1)], "p0", [1]):
+    for bad in (
+        [f"t{number}" for number in range(TAGS_PER_NOTE + 1)],
+        ["a b"],
+        [""],
+        ["x" * (TAG_CHARS + 1)],
+        "p0",
+        [1],
+    ):
         with pytest.raises(InvalidInput):
             store.notes.add("fact", "Bad", tags=bad)  # type: ignore[arg-type]
 
@@ -160,7 +174,9 @@ def test_a_change_of_nothing_leaves_no_event(store: Store) -> None:
     """Every field set to what it is: no event, no revision, and the answer names no field."""
     host = store.entities.put("host", "a")
     scope = store.scope("host", checks=["tls"])
-    step = store.notes.add("step", "Check", body="All", tags=["p1"], pin=True, confidence=1, basis="Seen", about=host, scope=scope)
+    step = store.notes.add(
+        "step", "Check", body="All", tags=["p1"], pin=True, confidence=1, basis="Seen", about=host, scope=scope
+    )
     head = store.log.head()
     done = store.notes.update(
         step, title=" Check ", body="All", status="open", tags=["p1", "p1"], pin=True, confidence=1.0, basis="Seen",
@@ -189,8 +205,8 @@ def test_w5_anything_that_can_be_set_can_be_unset(store: Store) -> None:
     host = store.entities.put("host", "a")
     parent = store.notes.add("goal", "Above")
     note = store.notes.add(
-        "step", "All", parent=parent, about=host, confidence=0.5, basis="Seen", dated=5, source="a.md", tags=["p1"], pin=True,
-        body="Text", scope=store.scope("host"),
+        "step", "All", parent=parent, about=host, confidence=0.5, basis="Seen", dated=5, source="a.md", tags=["p1"],
+        pin=True, body="Text", scope=store.scope("host"),
     )  # fmt: skip
     store.notes.update(note, confidence=UNSET, basis=UNSET)
     assert store.notes.get(note).confidence == 0.5
@@ -268,9 +284,7 @@ def test_r7_closing_a_task_warns_of_what_is_open_beneath(store: Store) -> None:
         f"#{goal.id} is closed with 2 open steps and 1 open checklist item beneath it",
     )
     assert store.summarize(goal, result="Moved").notices[0].startswith(f"#{goal.id} is closed with 2 open steps")
-    store.notes.update_many(
-        [note for note in store.notes.list(kind="step")], status="dropped"
-    )
+    store.notes.update_many(list(store.notes.list(kind="step")), status="dropped")
     store.checklists.done(step, 1)
     store.notes.update(goal, status="open")
     assert store.notes.update(goal, status="done").notices == ()
@@ -402,8 +416,8 @@ def test_notes_keep_the_order_they_are_put_in(store: Store) -> None:
     assert titles(store, top) == ["a", "c", "b"]
     head = store.log.head()
     for done in (
-        store.notes.move(b), store.notes.move(a, first=True), store.notes.move(c, before=b), store.notes.move(c, after=a),
-        store.notes.move(a, parent=top, before=c),
+        store.notes.move(b), store.notes.move(a, first=True), store.notes.move(c, before=b),
+        store.notes.move(c, after=a), store.notes.move(a, parent=top, before=c),
     ):  # fmt: skip
         assert done.changed == ()
     assert store.log.head() == head
@@ -446,7 +460,10 @@ def test_lists_filter_and_page(store: Store) -> None:
     host = store.entities.put("host", "a")
     goal = store.notes.add("goal", "Top")
     step = store.notes.add("step", "Step", parent=goal, tags=["p0"])
-    facts = [store.notes.add("fact", f"Fact {number}", parent=step, about=host if number % 2 else None) for number in range(7)]
+    facts = [
+        store.notes.add("fact", f"Fact {number}", parent=step, about=host if number % 2 else None)
+        for number in range(7)
+    ]
     store.notes.update(facts[0], status="dropped")
     ids = [fact.id for fact in facts]
 

@@ -78,7 +78,13 @@ def test_a_summary_is_a_record_and_closes_its_task(store: Store, goal: int) -> N
     before = store.log.head().seq
     done = store.summarize(step, work="Wrote it", result="It sends", confidence=1, basis="Tests")
     kept: Any = store.get(done)
-    assert (kept.note, kept.work, kept.result, kept.confidence, kept.basis) == (step, "Wrote it", "It sends", 1.0, "Tests")
+    assert (kept.note, kept.work, kept.result, kept.confidence, kept.basis) == (
+        step,
+        "Wrote it",
+        "It sends",
+        1.0,
+        "Tests",
+    )
     assert not kept.stale
     assert store.notes.get(step).status == "done"
     assert [event.kind for event in store.log.read(after=before)] == ["note.changed", "summary.written"]
@@ -255,7 +261,7 @@ def test_the_origin_of_a_summary_is_its_least_trusted(store: Store, goal: int) -
 def test_r6_work_beneath_a_goal_counts_as_work_on_it(store: Store, goal: int) -> None:
     """A goal was judged by its own last edit, which nothing beneath it moves, so a busy one was reported as stalled.
 
-    Ours looks at all that lies beneath: the goal's own time stays, its summary goes stale, and what is new names the step.
+    Ours looks at all that lies beneath: the goal's own time stays, its summary goes stale, the step is named.
     """
     done = store.summarize(goal, result="Moved")
     updated = store.notes.get(goal).updated_at

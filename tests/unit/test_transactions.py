@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,18 +16,30 @@ def counted(store: Store) -> int:
     return store.log.head().seq
 
 
-def test_a_transaction_keeps_all_or_none(store: Store) -> None:
+def test_a_transaction_keeps_all_or_none(store: Store, undone: Any) -> None:
     """An exception in the block undoes every command of it."""
     store.notes.add("goal", "Before")
     head = store.log.head()
-    with pytest.raises(KeyError), store.transaction():
+    with undone(store):
         goal = store.notes.add("goal", "Lost")
         store.checklists.add(goal, "Lost too")
         store.entities.put("host", "a")
-        raise KeyError
     assert store.log.head() == head
     assert [note.title for note in store.notes.list()] == ["Before"]
     assert store.verify(replay=True)
+
+
+def test_an_error_passes_through_a_transaction(store: Store) -> None:
+    """What was raised in the block is what the caller gets."""
+
+    def fail() -> None:
+        with store.transaction():
+            store.notes.add("goal", "Lost")
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        fail()
+    assert store.notes.list() == ()
 
 
 def test_own_writes_are_seen_inside_and_by_nobody_else(store: Store, opened: Callable[..., Store]) -> None:
@@ -55,15 +68,14 @@ def test_a_command_that_fails_undoes_itself_and_no_other(store: Store) -> None:
     assert store.verify(replay=True)
 
 
-def test_transactions_nest_by_savepoints(store: Store) -> None:
+def test_transactions_nest_by_savepoints(store: Store, undone: Any) -> None:
     """An inner block that fails takes back its own commands; an outer one takes back the inner's too."""
     with store.transaction():
         store.notes.add("goal", "Outer")
-        with pytest.raises(KeyError), store.transaction():
+        with undone(store):
             store.notes.add("goal", "Inner")
             with store.transaction():
                 store.notes.add("goal", "Innermost")
-            raise KeyError
         with store.transaction():
             store.notes.add("goal", "Second")
     assert [note.title for note in store.notes.list()] == ["Outer", "Second"]
@@ -92,12 +104,11 @@ def test_all_of_a_transaction_stands_together_in_the_log(store: Store, opened: C
     assert store.verify(replay=True)
 
 
-def test_views_share_a_transaction(store: Store) -> None:
+def test_views_share_a_transaction(store: Store, undone: Any) -> None:
     """A block spans projects and actors: they are views of one file."""
-    with pytest.raises(KeyError), store.transaction():
+    with undone(store):
         store.in_project("beta").notes.add("goal", "Elsewhere")
         store.acting(author="bob").notes.add("goal", "By bob")
-        raise KeyError
     assert store.projects.list() == ()
 
 

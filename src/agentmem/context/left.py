@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -10,6 +12,7 @@ from attrs import frozen
 from agentmem.context import coverage, lines, work
 from agentmem.context.budget import Fitted, Line, Section, fit
 from agentmem.context.coverage import CheckLeft, Missing
+from agentmem.context.lines import Lines, remembering
 from agentmem.context.reach import Reach
 from agentmem.context.reach import reach as reach_of
 from agentmem.context.tokens import Counter
@@ -202,7 +205,7 @@ def left(
     found = gather(view, task, type=type, listed=limit)
     head = [Line(line, limit=90) for line in news]  # their texts are escaped already
     head += [Line(_headline(view, task, found), limit=120)]
-    fitted = fit(head, sections(found, task), budget=budget, counter=counter, more=call(task))
+    fitted = fit(head, sections(found, task), budget=budget, counter=remembering(counter), more=call(task))
     return _answer(found, task, fitted)
 
 
@@ -232,20 +235,12 @@ def sections(found: Gathered, task: int | None, *, share: float = 1.0) -> list[S
     counts = [count_line(check, scope.task) for scope in found.scopes for check in scope.checks]
     if not counts:
         counts = [count_line(check, None) for check in found.expected]
-    steps = [step_line(step, found.blocked.get(step.id, ()), within=task is None) for step in found.steps]
-    items = [
-        Line(f"{note}.{number} {lines.inline(text, origin)}", ref=f"get({note}.{number})")
-        for note, number, text, origin in found.items
-    ]
-    lacking = [
-        Line(f"{one.type}:{lines.inline(one.key, one.origin)} lacks {', '.join(one.checks)}")
-        for scope in found.scopes
-        for one in scope.missing
-    ]
-    closed = [
-        Line(f"#{top} {lines.inline(title, origin)}: closed with {number} unticked")
-        for top, title, origin, number in found.closed
-    ]
+    steps = Lines(found.steps, lambda step: step_line(step, found.blocked.get(step.id, ()), within=task is None))
+    items = Lines(found.items, item_line)
+    lacking = Lines([one for scope in found.scopes for one in scope.missing], missing_line)
+    closed = Lines(
+        found.closed, lambda one: Line(f"#{one[0]} {lines.inline(one[1], one[2])}: closed with {one[3]} unticked")
+    )
     more = call(task)
     return [
         Section("coverage", "coverage:", 0.2 * share, counts, more=more),
@@ -256,39 +251,44 @@ def sections(found: Gathered, task: int | None, *, share: float = 1.0) -> list[S
     ]
 
 
-def work_lines(found: Gathered, *, within: bool = False) -> tuple[list[Line], int]:
+def work_lines(found: Gathered, *, within: bool = False) -> tuple[Lines, int]:
     """One list for a section of `resume`: coverage, then each step, the next first, with its items right beneath it.
 
     Returns:
         The lines, and how many there would be of all steps and items.
     """
-    counts = [count_line(check, scope.task) for scope in found.scopes for check in scope.checks]
+    counts = [partial(count_line, check, scope.task) for scope in found.scopes for check in scope.checks]
     if not counts:
-        counts = [count_line(check, None) for check in found.expected]
+        counts = [partial(count_line, check, None) for check in found.expected]
     listed = {step.id for step in found.steps}
-    of_step: dict[int, list[Line]] = {}
-    others = []
-    for note, number, text, origin in found.items:
-        line = Line(f"{note}.{number} {lines.inline(text, origin)}", ref=f"get({note}.{number})")
-        of_step.setdefault(note, []).append(line) if note in listed else others.append(line)
+    of_step: dict[int, list[Callable[[], Line]]] = {}
+    others: list[Callable[[], Line]] = []
+    for row in found.items:
+        (of_step.setdefault(row[0], []) if row[0] in listed else others).append(partial(item_line, row))
     # A goal or step that only holds others is told by them; what can be done comes first.
     holding = {step.parent for step in found.steps} - of_step.keys()
-    steps = [step for step in found.steps if step.id not in holding] + [
-        step for step in found.steps if step.id in holding
-    ]
-    listing: list[Line] = []
-    for step in steps:
-        listing.append(step_line(step, found.blocked.get(step.id, ()), within=within))
+    listing: list[Callable[[], Line]] = []
+    for step in sorted(found.steps, key=lambda step: step.id in holding):
+        listing.append(partial(step_line, step, found.blocked.get(step.id, ()), within=within))
         listing += of_step.get(step.id, ())
-    lacking = [
-        Line(f"{one.type}:{lines.inline(one.key, one.origin)} lacks {', '.join(one.checks)}")
-        for scope in found.scopes
-        for one in scope.missing
-    ]
-    closed = found.closed_total
-    last = [Line(f"closed with {lines.counted(closed, 'unticked item')}, not counted as left")] if closed else []
+    lacking = [partial(missing_line, one) for scope in found.scopes for one in scope.missing]
+    last = [partial(_closed_line, found.closed_total)] if found.closed_total else []
     total = len(counts) + found.steps_total + found.items_total + len(lacking) + len(last)
-    return counts + listing + others + lacking + last, total
+    return Lines([*counts, *listing, *others, *lacking, *last], lambda make: make()), total
+
+
+def _closed_line(number: int) -> Line:
+    return Line(f"closed with {lines.counted(number, 'unticked item')}, not counted as left")
+
+
+def item_line(row: tuple[int, int, str, str]) -> Line:
+    """An unticked item: a row of note, number, text, origin."""
+    return Line(f"{row[0]}.{row[1]} {lines.inline(row[2], row[3])}", ref=f"get({row[0]}.{row[1]})")
+
+
+def missing_line(one: Missing) -> Line:
+    """`host:db1 lacks tls, login`."""
+    return Line(f"{one.type}:{lines.inline(one.key, one.origin)} lacks {', '.join(one.checks)}")
 
 
 def count_line(check: CheckLeft, task: int | None) -> Line:

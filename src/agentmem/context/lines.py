@@ -7,6 +7,7 @@ from typing import Any, Final, overload
 
 from agentmem.context.budget import Line
 from agentmem.context.escape import prompt_inline, quoted
+from agentmem.context.tokens import Counter
 from agentmem.types import UNTRUSTED, moment
 
 # Characters of a text that are looked at at all: more cannot be shown, and escaping is not free.
@@ -113,3 +114,18 @@ class Lines(Sequence[Line]):
         while len(self._made) <= place:
             self._made.append(self._make(self._rows[len(self._made)]))
         return self._made[place]
+
+
+class _Costs(dict[str, int]):
+    def __init__(self, counter: Counter) -> None:
+        super().__init__()
+        self._counter = counter
+
+    def __missing__(self, text: str) -> int:
+        cost = self[text] = self._counter(text)
+        return cost
+
+
+def remembering(counter: Counter) -> Counter:
+    """The same counter for one answer: a line that is measured and then shown is counted once."""
+    return _Costs(counter).__getitem__

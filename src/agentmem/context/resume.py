@@ -15,7 +15,7 @@ from attrs import frozen
 from agentmem.context import left as lefts
 from agentmem.context import lines, since, task_sections
 from agentmem.context.budget import Fitted, Line, Section, fit
-from agentmem.context.lines import Lines
+from agentmem.context.lines import Lines, remembering
 from agentmem.context.reach import Reach, as_json
 from agentmem.context.tokens import Counter
 from agentmem.context.work import Task, count_goals, count_left, in_force
@@ -71,6 +71,7 @@ def resume(
     news: tuple[str, ...] = (),
 ) -> Resume:
     """The answer of `store.resume`."""
+    counter = remembering(counter)
     last = view.row("SELECT coalesce(max(seq), 0) FROM event")
     seq: int = last[0] if last else 0
     head = [Line(line, limit=90) for line in news]  # their texts are escaped already
@@ -125,8 +126,8 @@ def _project_sections(view: View) -> list[Section]:
                 _active(view, "decision"), "notes.list(kind='decision')"),
         Section("lessons", "lessons:", 0.07, _in_force(view, "lesson"), _active(view, "lesson"), "notes.list(kind='lesson')"),
         Section("results", "results:", 0.08, _results(view), more="task_summary(…)"),
-        Section("facts", "facts:", 0.05, task_sections.facts(view, "project = ? AND kind = 'fact' AND status = 'active'",
-                (view.project,)), task_sections.count(view, "project = ? AND kind = 'fact' AND status = 'active'",
+        Section("facts", "facts:", 0.05, task_sections.facts(view, "note INDEXED BY note_sure WHERE project = ?", view.project),
+                task_sections.count(view, "project = ? AND kind = 'fact' AND status = 'active'",
                 (view.project,)), "notes.list(kind='fact')"),
     ]  # fmt: skip
 

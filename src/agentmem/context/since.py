@@ -66,7 +66,7 @@ def changed_lines(view: View, task: int, after: int, *, others_than: str | None,
 
 # The latest notes of a tree that changed, themselves, by an item or by their summary.
 _TOUCHED: Final = """
-SELECT id, touched FROM note INDEXED BY note_touched WHERE root = ? AND touched > ? ORDER BY touched DESC LIMIT 100
+SELECT id, touched FROM note INDEXED BY note_touched WHERE root = ? AND touched > ? ORDER BY touched DESC LIMIT 40
 """
 
 

@@ -13,13 +13,13 @@ from agentmem.context.lines import Lines
 from agentmem.context.reach import WALKED, Reach, as_json
 from agentmem.context.reach import reach as reach_of
 from agentmem.context.since import changed_lines
+from agentmem.engine.migrations import SUREST
 from agentmem.records import claims, note_rows, reports, tree
 from agentmem.records.base import View
 from agentmem.types import Checkpoint, Claim
 
 _LISTED: Final = 60  # lines read for a section
 FAILED: Final = "id, title, origin, why, basis, substr(body, 1, 2000)"
-_SORTED: Final = 200  # facts among which the surest are chosen
 
 
 def head(view: View, task: int) -> list[Line]:
@@ -37,11 +37,11 @@ def head(view: View, task: int) -> list[Line]:
         row = view.row("SELECT kind, title, origin, status FROM note WHERE id = ?", (above,))
         if row is not None:
             found.append(lines.record(above, row[1], origin=row[2], before=f"in {row[0]} [{row[3]}]"))
-    scope = [task, *chain]
     pinned = view.rows(
-        f"SELECT id, title, origin, why, basis FROM note WHERE parent IN ({', '.join('?' * len(scope))})"
+        "SELECT id, title, origin, why, basis FROM note INDEXED BY note_pinned"
+        " WHERE project = (SELECT project FROM note WHERE id = ?) AND parent IN (SELECT value FROM json_each(?))"
         " AND pinned = 1 AND status <> 'dropped' AND title IS NOT NULL ORDER BY position, id",
-        scope,
+        (task, as_json([task, *chain])),
     )
     return found + [
         lines.record(row[0], row[1], origin=row[2], before="pinned:", why=row[3], basis=row[4]) for row in pinned
@@ -185,7 +185,7 @@ def _failed(
             f"SELECT {columns} FROM note WHERE entity = ? AND {kind} ORDER BY id DESC LIMIT {_LISTED}", (entity,)
         )
     unique = {row[0]: row for row in rows}
-    near: dict[int | None, int] = {task: 1} | {above: 3 + distance for distance, above in enumerate(chain)}
+    near: dict[int | None, int] = {task: 1, **{above: 3 + distance for distance, above in enumerate(chain)}}
     inside = {node.id for node in reach.nodes or () if node.level > 0}
 
     def distance(row: tuple[Any, ...]) -> tuple[int, int]:
@@ -303,20 +303,18 @@ def result_line(view: View, row: Sequence[Any]) -> Line:
 
 def _facts(view: View, reach: Reach) -> Lines:
     if reach.nodes is None:
-        return facts(view, "root = ? AND kind = 'fact' AND status = 'active'", (reach.root,))
+        return facts(view, "note INDEXED BY note_facts WHERE root = ?", reach.root)
     beneath = reach.listed(lambda node: node.kind == "fact" and node.status == "active")
-    return facts(view, "id IN (SELECT value FROM json_each(?))", (beneath,))
+    return facts(view, "note WHERE id IN (SELECT value FROM json_each(?))", beneath)
 
 
-def facts(view: View, where: str, values: Sequence[Any]) -> Lines:
+def facts(view: View, where: str, value: int | str | None) -> Lines:
     """Active facts, the surest first, then the newest; imported ones as their files have them; untrusted ones quoted."""
     sql = f"""
-    SELECT id, title, origin, basis, confidence, substr(body, 1, 2000) FROM (
-        SELECT id, title, origin, basis, confidence, body, run FROM note
-        WHERE {where} AND title IS NOT NULL ORDER BY id DESC LIMIT {_SORTED}
-    ) ORDER BY coalesce(confidence, 0.5) DESC, run IS 'import', iif(run IS 'import', id, -id) LIMIT {_LISTED}
+    SELECT id, title, origin, basis, confidence, substr(body, 1, 2000)
+    FROM {where} AND kind = 'fact' AND status = 'active' AND title IS NOT NULL ORDER BY {SUREST} LIMIT {_LISTED}
     """
-    return Lines(view.rows(sql, values), _fact_line)
+    return Lines(view.rows(sql, (value,)), _fact_line)
 
 
 def _fact_line(row: Sequence[Any]) -> Line:

@@ -136,12 +136,7 @@ def open_items(view: View, reach: Reach, *, limit: int) -> tuple[list[tuple[int,
         """
         return items_of(view, [note for (note,) in view.rows(sql, values)], limit), _count_items(view, reach)
     open_ones = reach.listed(lambda node: not node.shut and node.status not in CLOSED)
-    sql = f"""
-    SELECT item.note, item.number, item.text, item.origin
-    FROM json_each(?) AS wanted CROSS JOIN item INDEXED BY item_open ON item.note = wanted.value
-    WHERE item.done = 0 AND item.removed = 0 ORDER BY wanted.key, item.position, item.id LIMIT {limit}
-    """
-    found = view.rows(sql, (open_ones,))
+    found = view.rows(f"{_ITEMS} LIMIT ?", (open_ones, limit))
     return found, len(found) if len(found) < limit else sum(number for _, number in _unticked(view, open_ones))
 
 
@@ -164,16 +159,14 @@ def _unticked(view: View, notes: str) -> list[tuple[int, int]]:
 
 def items_of(view: View, notes: Sequence[int], limit: int) -> list[tuple[int, int, str, str]]:
     """The unticked items of these notes, in the order of the notes: note, number, text, origin."""
-    sql = """
-    SELECT note, number, text, origin FROM item
-    WHERE note = ? AND done = 0 AND removed = 0 ORDER BY position, id LIMIT ?
-    """
-    found: list[tuple[int, int, str, str]] = []
-    for note in notes:
-        if len(found) >= limit:
-            break
-        found += view.rows(sql, (note, limit - len(found)))
-    return found
+    return view.rows(f"{_ITEMS} LIMIT ?", (as_json(notes), limit)) if notes else []
+
+
+_ITEMS: Final = """
+SELECT item.note, item.number, item.text, item.origin
+FROM json_each(?) AS wanted CROSS JOIN item INDEXED BY item_open ON item.note = wanted.value
+WHERE item.done = 0 AND item.removed = 0 ORDER BY wanted.key, item.position, item.id
+"""
 
 
 def count_goals(view: View) -> int:

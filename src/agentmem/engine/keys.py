@@ -30,6 +30,7 @@ __all__ = [
     "ResolvedKey",
     "child_environment",
     "default_key_file",
+    "key_file_read",
     "key_text",
     "new_key",
     "resolve_key",
@@ -141,7 +142,7 @@ def resolve_key(argument: Key | None, *, existing: bool, path: Path) -> Resolved
     name = os.environ.get(ENV_KEY_FILE)
     if name is not None:
         key_path = Path(name).expanduser()
-        found = _key_file_read(key_path)
+        found = key_file_read(key_path)
         if found is None:
             raise KeyMissing(
                 f"{ENV_KEY_FILE} names a file that is not there: {key_path}",
@@ -227,7 +228,7 @@ def _parsed(text: str, place: str) -> bytes | str:
     return bytes.fromhex(text[4:])
 
 
-def _key_file_read(path: Path) -> bytes | str | None:
+def key_file_read(path: Path) -> bytes | str | None:
     """Read a key file, None where there is none. It is refused where others may read it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
@@ -285,7 +286,7 @@ def _keyring_entry() -> str | None:
 
 def _default_key(*, existing: bool, path: Path) -> ResolvedKey:
     key_path = default_key_file()
-    found = _key_file_read(key_path)
+    found = key_file_read(key_path)
     if found is not None:
         return ResolvedKey(found, KeySource.DEFAULT_FILE, key_path)
     if existing:
@@ -298,7 +299,7 @@ def _default_key(*, existing: bool, path: Path) -> ResolvedKey:
         made = _key_file_make(key_path)
     except OSError as error:
         raise io_failed(f"The key file {key_path} could not be made", error) from error
-    found = _key_file_read(key_path)
+    found = key_file_read(key_path)
     if found is None:
         raise KeyMissing(f"The key file {key_path} went away while it was being made")
     return ResolvedKey(found, KeySource.DEFAULT_FILE, key_path, made=made)

@@ -20,6 +20,8 @@ OPERATIONAL: Final = ("meta", "lease", "request")
 LEFT: Final = "shut = 0 AND kind IN ('goal', 'step') AND status IN ('open', 'active')"
 ITEMS_LEFT: Final = "shut = 0 AND open_items > 0 AND status NOT IN ('done', 'failed', 'dropped')"
 ITEMS_CLOSED: Final = "open_items > 0 AND (shut = 1 OR status IN ('done', 'failed', 'dropped'))"
+# The order of facts: the surest first, then the newest; imported ones as their files have them.
+SUREST: Final = "coalesce(confidence, 0.5) DESC, run IS 'import', iif(run IS 'import', id, -id)"
 
 _EVENT = """
 CREATE TABLE event (
@@ -100,6 +102,9 @@ _PROJECTIONS = (
     "CREATE INDEX note_entity ON note (entity) WHERE entity IS NOT NULL",
     "CREATE INDEX note_top ON note (project, kind, status) WHERE parent IS NULL",
     "CREATE INDEX note_touched ON note (root, touched)",
+    # The surest facts, of a tree and of a project.
+    f"CREATE INDEX note_facts ON note (root, {SUREST}) WHERE kind = 'fact' AND status = 'active'",
+    f"CREATE INDEX note_sure ON note (project, {SUREST}) WHERE kind = 'fact' AND status = 'active'",
     "CREATE INDEX note_pinned ON note (project, parent) WHERE pinned = 1",
     "CREATE INDEX note_untrusted ON note (project, kind, status) WHERE origin IN ('import', 'tool', 'web')",
     "CREATE INDEX note_scope ON note (project, root) WHERE scope IS NOT NULL",

@@ -97,6 +97,13 @@ class Binding:
         return Reading(self)
 
 
+def _surrogate(error: UnicodeEncodeError) -> InvalidInput:
+    """Half of a surrogate pair is no text, and SQLite takes none."""
+    return InvalidInput(
+        "A text contains half of a surrogate pair", why=f"Code unit {error.object[error.start]!a} stands alone"
+    )
+
+
 class Unit:
     """One command at work: its transaction, project and actor."""
 
@@ -149,11 +156,17 @@ class Unit:
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
         """The first row of a query."""
-        return self.connection.execute(sql, values).fetchone()
+        try:
+            return self.connection.execute(sql, values).fetchone()
+        except UnicodeEncodeError as error:
+            raise _surrogate(error) from None
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """All rows of a query."""
-        return self.connection.execute(sql, values).fetchall()
+        try:
+            return self.connection.execute(sql, values).fetchall()
+        except UnicodeEncodeError as error:
+            raise _surrogate(error) from None
 
     def acting(self, actor: Actor) -> Unit:
         """The same unit of work in another's name."""
@@ -183,11 +196,17 @@ class View:
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
         """The first row of a query."""
-        return self.connection.execute(sql, values).fetchone()
+        try:
+            return self.connection.execute(sql, values).fetchone()
+        except UnicodeEncodeError as error:
+            raise _surrogate(error) from None
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """All rows of a query."""
-        return self.connection.execute(sql, values).fetchall()
+        try:
+            return self.connection.execute(sql, values).fetchall()
+        except UnicodeEncodeError as error:
+            raise _surrogate(error) from None
 
 
 class Reading:

@@ -22,7 +22,7 @@ FIELDS: Final = frozenset(
      "dated", "source", "digest", "origin", "confirmed_at", "confirmed_by")
 )  # fmt: skip
 # A summary stays fresh under a change of nothing but these. `origin` alone is changed by a confirmation.
-_NOT_CONTENT: Final = frozenset(("confirmed_at", "confirmed_by", "position", "digest", "origin"))
+_NOT_CONTENT: Final = frozenset(("confirmed_at", "confirmed_by", "position", "digest", "source", "origin"))
 
 
 def note(row: Row) -> Note:

@@ -89,13 +89,16 @@ def put(
 def _rows(session: Session, name: str) -> Iterator[Row]:
     from agentmem.records.entity_writes import Row
 
-    text = session.stdin() if name == "-" else Path(name).read_text("utf-8-sig")
+    try:
+        text = session.stdin() if name == "-" else Path(name).read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name} is not UTF-8 at byte {error.start + 1}") from None
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
             found = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidInput(f"Line {number} of --rows is no JSON", why=str(error)) from None
         if not isinstance(found, dict) or "key" not in found:
             raise InvalidInput(f'Line {number} of --rows is no object with a "key"')
@@ -104,6 +107,8 @@ def _rows(session: Session, name: str) -> Iterator[Row]:
                 f"Line {number} of --rows has the unknown field {unknown[0]!r}",
                 next=f"Known are {', '.join(sorted(_ROW_FIELDS))}; anything else belongs into attrs",
             )
+        if not isinstance(found.get("attrs"), dict | None):
+            raise InvalidInput(f"Line {number} of --rows has attrs that are no object")
         yield Row(found.pop("key"), **found)
 
 

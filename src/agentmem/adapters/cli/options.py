@@ -164,15 +164,15 @@ def pairs(given: Iterable[str], name: str) -> dict[str, Any]:
     for pair in given:
         key, sign, value = pair.partition("=")
         if not sign or not key.strip(":"):
-            raise InvalidInput(f"{name} {pair!r} is not NAME=TEXT or NAME:=JSON")
+            raise InvalidInput(f"{name} {pair[:80]!r} is not NAME=TEXT or NAME:=JSON")
         if not key.endswith(":"):
             found[key] = value
             continue
         try:
             found[key[:-1]] = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidInput(
-                f"{name} {pair!r} has no JSON after :=", why=str(error), next="Write NAME=TEXT for text"
+                f"{name} {key[:-1]!r} has no JSON after :=", why=str(error), next="Write NAME=TEXT for text"
             ) from None
     return found
 
@@ -183,7 +183,7 @@ def results(given: Iterable[str]) -> dict[str, str]:
     for pair in given:
         key, sign, value = pair.partition("=")
         if not sign:
-            raise InvalidInput(f"--check {pair!r} is not NAME=RESULT", next="RESULT is pass, fail, na or error")
+            raise InvalidInput(f"--check {pair[:80]!r} is not NAME=RESULT", next="RESULT is pass, fail, na or error")
         found[key] = value
     return found
 

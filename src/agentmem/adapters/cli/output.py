@@ -56,6 +56,14 @@ class Output:
         else:
             self._write("\n".join(_aligned([list(names), *cells])))
 
+    def flush(self) -> None:
+        """Hand over what was written so far."""
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            raise OutputClosed from None
+
     def say(self, text: str) -> None:
         """A remark on stderr, unless it is to be quiet."""
         if not self.quiet:
@@ -94,7 +102,9 @@ def error_shown(parts: dict[str, Any], *, json: bool) -> None:
 def parts_of(error: AgentMemError | OSError) -> dict[str, Any]:
     """An error by its parts."""
     if isinstance(error, AgentMemError):
-        return dict(error.to_dict())
+        # The revision that a conflict met, the place in a `where`: what a program goes on with.
+        more = {name: getattr(error, name, None) for name in ("current", "position")}
+        return {**error.to_dict(), **{name: value for name, value in more.items() if value is not None}}
     what = error.strerror or type(error).__name__
     return {"code": "os_error", "what": f"{error.filename}: {what}" if error.filename else what}
 

@@ -98,6 +98,9 @@ class Root(click.Group):
         except (click.Abort, KeyboardInterrupt):
             error_shown({"code": "interrupted", "what": "Interrupted"}, json=as_json)
             sys.exit(Exit.INTERRUPTED)
+        except UnicodeEncodeError:  # argv holds bytes that no locale made text of, and not in a path
+            error_shown({"code": "usage", "what": "An argument is not text in UTF-8"}, json=as_json)
+            sys.exit(Exit.USAGE)
         except (AgentMemError, OSError) as error:
             _stdout_left(error)
             error_shown(parts_of(error), json=as_json)

@@ -62,7 +62,7 @@ class Session:
         missing = not path.exists()
         try:
             store = Store.open(
-                path,
+                str(path),
                 project=project or given.get("project"),
                 key=self.key(new=missing and mode == "create"),
                 author=given.get("author"),
@@ -136,9 +136,9 @@ class Session:
 
 def key_of_file(path: Path) -> bytes | str:
     """The key in a file, by the rules of `AGENTMEM_KEY_FILE`."""
-    from agentmem.engine.keys import _key_file_read
+    from agentmem.engine.keys import key_file_read
 
-    found = _key_file_read(path)
+    found = key_file_read(path)
     if found is None:
         raise KeyMissing(f"--key-file names a file that is not there: {path}", next="Correct the path.")
     return found

@@ -240,7 +240,7 @@ def log(
     elif follow:
         for event in store.watch(after=after, kinds=kinds, timeout=timeout):
             _events(session, (event,))
-            sys.stdout.flush()
+            out.flush()
     else:
         found = store.log.read(
             after=after or 0, until=until, record=record, project="*" if all_projects else None, kinds=kinds,
