@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,28 +19,27 @@ from agentmem.context import news as newses
 from agentmem.context import parts
 from agentmem.context import resume as resumes
 from agentmem.context.tokens import Counter, count_tokens
-from agentmem.engine.database import Database, SqlFunction
+from agentmem.engine.database import Database
 from agentmem.engine.keys import Key
 from agentmem.engine.migrations import SCHEMA
-from agentmem.errors import Closed, InvalidInput, NotAStore
-from agentmem.log import replay
+from agentmem.errors import InvalidInput, NotAStore
 from agentmem.log.ledger import Clock, Ledger, Transaction, system_clock
 from agentmem.recall import reindex
 from agentmem.recall.find import Found, find
-from agentmem.records import claims, entity_rows, note_rows, reports, scopes, validate
+from agentmem.records import claims, health, reports, scopes, validate
 from agentmem.records import confirm as confirmations
 from agentmem.records.attempts import Attempts
 from agentmem.records.base import Binding, Leases, Unit, View
+from agentmem.records.checklists import Checklists
 from agentmem.records.credentials import POLICIES, Policy
-from agentmem.records.checklists import COLUMNS as ITEM_COLUMNS
-from agentmem.records.checklists import Checklists, item
 from agentmem.records.entities import Entities, next_free
-from agentmem.records.kinds import KINDS
+from agentmem.records.events import Log, watched
+from agentmem.records.kinds import FUNCTIONS, KINDS
 from agentmem.records.links import Links
+from agentmem.records.load import load
 from agentmem.records.notes import Notes
 from agentmem.records.projects import Projects, default_project
 from agentmem.records.refs import identify, note_id
-from agentmem.records.where import SQL_FUNCTIONS
 from agentmem.types import (
     ORIGINS,
     UNSET,
@@ -51,7 +49,6 @@ from agentmem.types import (
     Event,
     Head,
     Origin,
-    Project,
     Record,
     Ref,
     Scope,
@@ -63,40 +60,6 @@ from agentmem.types import (
 
 if TYPE_CHECKING:
     from agentmem.transfer.importer import Imported, Progress
-
-FUNCTIONS = (
-    SqlFunction("agentmem_analyse", text.analyse, 1),
-    *(SqlFunction(name, call, 1) for name, call in SQL_FUNCTIONS.items()),
-)
-_POLL_SECONDS = 0.05
-
-
-@attrs.frozen
-class Verified:
-    """What `verify` found. `problems` is empty for a sound file."""
-
-    events: int
-    head: Head
-    problems: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        return not self.problems
-
-
-@attrs.frozen
-class Stats:
-    """The size of a store: bytes of the file and of its write-ahead log, records by type, events."""
-
-    path: Path
-    file_bytes: int
-    wal_bytes: int
-    events: int
-    projects: int
-    records: dict[str, int]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as JSON."""
-        return attrs.asdict(self) | {"path": str(self.path)}
 
 
 class _Shared:
@@ -289,7 +252,9 @@ class Store:
 
     # Reading back
 
-    def resume(self, task: Ref | None = None, *, since: int | None = None, budget: int = limits.BUDGET_DEFAULT) -> resumes.Resume:
+    def resume(
+        self, task: Ref | None = None, *, since: int | None = None, budget: int = limits.BUDGET_DEFAULT
+    ) -> resumes.Resume:
         """Everything needed to go on, within a budget of tokens: call it first, and after every loss of context.
 
         Args:
@@ -332,7 +297,9 @@ class Store:
         with self._binding.reading() as view:
             return parts.task_summary(view, note_id(view, task), budget=budget, counter=self._shared.counter)
 
-    def graph(self, ref: Ref, *, depth: int = limits.TREE_LEVELS, limit: int = limits.PAGE, after: int = 0) -> parts.Graph:
+    def graph(
+        self, ref: Ref, *, depth: int = limits.TREE_LEVELS, limit: int = limits.PAGE, after: int = 0
+    ) -> parts.Graph:
         """A note or entity with all beneath it, depth first, and the links from these.
 
         Args:
@@ -426,7 +393,9 @@ class Store:
             "checkpoint", {"text": text, "task": task}, request_id, lambda unit: reports.checkpoint(unit, text, task)
         )
 
-    def checkpoints(self, task: Ref | None = None, *, limit: int = 20, before: int | None = None) -> tuple[Checkpoint, ...]:
+    def checkpoints(
+        self, task: Ref | None = None, *, limit: int = 20, before: int | None = None
+    ) -> tuple[Checkpoint, ...]:
         """The checkpoints of a task, or of the project without a task, newest first; continue with `before=` the last id."""
         validate.page(limit)
         with self._binding.reading() as view:
@@ -613,9 +582,7 @@ class Store:
 
     # The file
 
-    def verify(
-        self, *, replay: bool = False, independent: bool = False, head: Head | None = None
-    ) -> Verified:
+    def verify(self, *, replay: bool = False, independent: bool = False, head: Head | None = None) -> health.Verified:
         """Check the file: the hash chain always, more when asked.
 
         Args:
@@ -626,19 +593,7 @@ class Store:
         Raises:
             Corrupt: The chain is broken; names the event.
         """
-        events = self._shared.ledger.check(head)
-        problems: list[str] = []
-        with self._shared.database.read() as connection:
-            # The index is read first: FTS5 judges by what it last read of it, and only a reading renews that.
-            problems += _index_problems(connection)
-            for (line,) in connection.execute("PRAGMA quick_check(20)").fetchall():
-                if line != "ok":
-                    problems.append(f"page: {line}")
-            if replay:
-                problems += _replay_problems(connection)
-        if independent:
-            problems += self._shared.database.independent_check()
-        return Verified(events, self._shared.ledger.head(), tuple(problems))
+        return health.verify(self._shared.ledger, replayed=replay, independent=independent, head=head)
 
     def wait_for_index(self, timeout: float | None = None) -> bool:
         """Wait until the full-text index is whole again, after a change of the analyser had it rebuilt.
@@ -654,25 +609,10 @@ class Store:
         with self._shared.database.read() as connection:
             return not reindex.outdated(connection)
 
-    def stats(self) -> Stats:
+    def stats(self) -> health.Stats:
         """Sizes of file and log, and how many records of each type."""
         with self._binding.reading() as view:
-            counts = {
-                table: row[0]
-                for table in ("note", "entity", "mark", "link", "item", "checkpoint", "summary")
-                if (row := view.row(f"SELECT count(*) FROM {table}")) is not None
-            }
-            events = view.row("SELECT count(*) FROM event")
-            projects = view.row("SELECT count(*) FROM project")
-        database = self._shared.database
-        return Stats(
-            database.path,
-            os.stat(database.path).st_size,
-            database.wal_bytes(),
-            events[0] if events else 0,
-            projects[0] if projects else 0,
-            counts,
-        )
+            return health.stats(view)
 
     def watch(
         self, *, after: int | None = None, kinds: Sequence[str] = (), timeout: float | None = None
@@ -686,90 +626,7 @@ class Store:
         """
         ledger = self._shared.ledger
         last = ledger.head().seq if after is None else after
-        return _watched(self._binding, last, tuple(kinds), timeout)
-
-
-class Log:
-    """`store.log`: the events behind everything."""
-
-    def __init__(self, binding: Binding) -> None:
-        self._binding = binding
-
-    def head(self) -> Head:
-        """The end of the log: note it elsewhere, `verify(head=)` compares later."""
-        return self._binding.ledger.head()
-
-    def get(self, seq: int) -> Event | None:
-        """One event, None if there is none."""
-        return self._binding.ledger.get(seq)
-
-    def read(
-        self,
-        *,
-        after: int = 0,
-        until: int | None = None,
-        record: Ref | None = None,
-        session: int | None = None,
-        project: str | None = None,
-        kinds: Sequence[str] = (),
-        newest_first: bool = False,
-        limit: int = limits.PAGE,
-    ) -> tuple[Event, ...]:
-        """Events in order; continue with `after=` the last seq (newest first: with `until=` the last seq less one).
-
-        Args:
-            after: Only later ones.
-            until: Only up to this one.
-            record: Of this record.
-            session: Of this session.
-            project: Of this project instead of the view's; `"*"` for all.
-            kinds: Of these kinds.
-            newest_first: In reverse.
-            limit: At most so many.
-        """
-        validate.page(limit)
-        binding = self._binding if project in (None, "*") else attrs.evolve(self._binding, project=project)
-        with binding.reading() as view:
-            found = None if record is None else identify(view, record)[0]
-            of = None if project == "*" or found is not None else view.project
-            return tuple(
-                self._binding.ledger.read(
-                    after=after, until=until, record=found, session=session, project=of,
-                    kinds=tuple(kinds), newest_first=newest_first, limit=limit,
-                )
-            )  # fmt: skip
-
-
-def load(view: View, found: int, of: str) -> Record:
-    """The record of an id and a type."""
-    match of:
-        case "note":
-            return note_rows.load(view, found)
-        case "entity":
-            return entity_rows.load(view, found)
-        case "item":
-            row = view.row(f"SELECT {ITEM_COLUMNS} FROM item WHERE id = ?", (found,))
-            return item(_there(row, found))
-        case "checkpoint":
-            row = view.row(f"SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint WHERE id = ?", (found,))
-            return Checkpoint(*_there(row, found))
-        case "summary":
-            row = _there(view.row(f"SELECT {reports.SUMMARY_COLUMNS} FROM summary WHERE id = ?", (found,)), found)
-            return reports.summary(row, reports.stale(view, row[1], row[9]))
-        case "checks":
-            row = view.row(f"SELECT {entity_rows.CHECKS_COLUMNS} FROM checks WHERE id = ?", (found,))
-            return entity_rows.expected(_there(row, found))
-        case "project":
-            row = view.row("SELECT id, name, created_at, revision FROM project WHERE id = ?", (found,))
-            return Project(*_there(row, found))
-        case _:
-            raise InvalidInput(f"#{found} is a {of}, which has no value of its own")
-
-
-def _there(row: tuple[Any, ...] | None, found: int) -> tuple[Any, ...]:
-    if row is None:
-        raise Closed(f"#{found} is in the log but not in its table", next="Run verify(replay=True)")
-    return row
+        return watched(self._binding, last, tuple(kinds), timeout)
 
 
 def _actor(author: str | None, run: str | None, task: int | None, origin: str) -> Actor:
@@ -788,54 +645,3 @@ def _identify(connection: apsw.Connection) -> None:
     values = (("store", secrets.token_hex(16)), ("request_key", secrets.token_hex(32)), ("analyser", text.FINGERPRINT))
     for name, value in values:
         connection.execute("INSERT INTO meta (name, value) VALUES (?, ?)", (name, value))
-
-
-def _replay_problems(connection: apsw.Connection) -> list[str]:
-    return replay.differences(connection, KINDS, FUNCTIONS)
-
-
-def _index_problems(connection: apsw.Connection) -> list[str]:
-    """Whether the full-text index was made by this analyser and holds one row for each indexed record."""
-    row = connection.execute("SELECT value FROM meta WHERE name = 'analyser'").fetchone()
-    found = []
-    if row is None or row[0] != text.FINGERPRINT:
-        found.append("index: made by another analyser")
-    expected = connection.execute(
-        """
-        SELECT (SELECT count(*) FROM note WHERE title IS NOT NULL) + (SELECT count(*) FROM entity WHERE key IS NOT NULL)
-             + (SELECT count(*) FROM item WHERE text IS NOT NULL AND NOT removed)
-             + (SELECT count(*) FROM checkpoint WHERE text IS NOT NULL)
-             + (SELECT count(*) FROM summary WHERE coalesce(work, result) IS NOT NULL)
-        """
-    ).fetchone()
-    there = connection.execute("SELECT count(*) FROM search").fetchone()
-    if expected != there:
-        found.append(f"index: {there} rows for {expected} records")
-    return found
-
-
-def _watched(
-    binding: Binding, last: int, kinds: tuple[str, ...], timeout: float | None
-) -> Iterator[Event]:
-    ledger = binding.ledger
-    database = ledger.database
-    waited_from = time.monotonic()
-    version: int | None = None
-    while True:
-        current = database.data_version()
-        if current != version:
-            version = current
-            with binding.reading() as view:
-                project = view.project
-            fresh = ledger.read(after=last, project=project, kinds=kinds, limit=limits.PAGE_MAX)
-            for event in fresh:
-                last = event.seq
-                yield event
-            if fresh:
-                waited_from = time.monotonic()
-                version = None if len(fresh) == limits.PAGE_MAX else version
-                continue
-        if timeout is not None and time.monotonic() - waited_from >= timeout:
-            return
-        time.sleep(_POLL_SECONDS)
-

@@ -77,10 +77,7 @@ def _changed(view: View, task: int | None, after: int) -> tuple[list[tuple[Any, 
         row = view.row("SELECT project, root FROM note WHERE id = ?", (task,))
         if row is not None:
             project = row[0]
-            if row[1] == task:
-                inside = ("root", row[1])
-            else:
-                inside = ("beneath", task)
+            inside = ("root", row[1]) if row[1] == task else ("beneath", task)
     allowed = None
     if inside is not None and inside[0] == "beneath":
         allowed = {found for (found,) in view.rows(f"{tree.BENEATH} SELECT id FROM beneath LIMIT 5000", (task,))}

@@ -138,7 +138,9 @@ def _hit(row: tuple[Any, ...], query: text.Query) -> Hit:
         return Hit(found, "entity", row[7], row[8], row[9] or "", text.snippet(attrs, query), score, row[11])
     if row[12] is not None:
         status = "done" if row[13] else "open"
-        return Hit(found, "item", "item", status, f"{row[12]} {row[14]}", text.snippet(row[14] or "", query), score, row[15])
+        return Hit(
+            found, "item", "item", status, f"{row[12]} {row[14]}", text.snippet(row[14] or "", query), score, row[15]
+        )
     if row[17] is not None:
         of = f"checkpoint of {row[22]}" if row[22] else "checkpoint"
         return Hit(found, "checkpoint", "checkpoint", None, of, text.snippet(row[17], query), score, row[18])
@@ -168,7 +170,9 @@ def _filter(
         else:
             conditions.append(f"{kind}.id IS NOT NULL")
     if status is not None:
-        conditions.append("coalesce(note.status, entity.status, CASE item.done WHEN 1 THEN 'done' WHEN 0 THEN 'open' END) = ?")
+        conditions.append(
+            "coalesce(note.status, entity.status, CASE item.done WHEN 1 THEN 'done' WHEN 0 THEN 'open' END) = ?"
+        )
         values.append(validate.token(status, "status"))
     if under is not None:
         found, of = identify(view, under)

@@ -271,7 +271,8 @@ def _apply_added(connection: apsw.Connection, event: Event) -> None:
         ),
     )  # fmt: skip
     connection.execute(
-        "UPDATE note SET open_items = open_items + ?, touched = ? WHERE id = ?", (int(not done), event.seq, payload["note"])
+        "UPDATE note SET open_items = open_items + ?, touched = ? WHERE id = ?",
+        (int(not done), event.seq, payload["note"]),
     )
 
 

@@ -41,5 +41,3 @@ def confirm(
         return Written(found, note.revision, transit=unit.transit)
     event = unit.append("note.changed", {"set": changes}, record=found, project=note.project)
     return Written(found, event.seq, tuple(sorted(changes)), transit=unit.transit)
-
-

@@ -64,9 +64,7 @@ def _screen(value: Any, found: dict[str, None], *, mask: bool) -> Any:
             return value
         return _ANY.sub(lambda match: _noted(match, found, mask=mask), value)
     if kind is dict:
-        return {
-            _screen(name, found, mask=mask): _screen(part, found, mask=mask) for name, part in value.items()
-        }
+        return {_screen(name, found, mask=mask): _screen(part, found, mask=mask) for name, part in value.items()}
     if kind is list or kind is tuple:
         return [_screen(part, found, mask=mask) for part in value]
     return value

@@ -18,7 +18,6 @@ from agentmem.records.note_writes import expect
 from agentmem.records.refs import entity_id
 from agentmem.types import CHECK_RESULTS, UNSET, CheckResult, Entity, Json, Ref, Unset, Written
 
-
 # U+0000 as JSON spells it, not a backslash followed by the same letters.
 _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 

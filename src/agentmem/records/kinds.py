@@ -1,11 +1,14 @@
-"""Every kind of event there is, and every table that is a projection."""
+"""Every kind of event there is, every table that is a projection, every function that SQL calls."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from agentmem import text
+from agentmem.engine.database import SqlFunction
 from agentmem.log.kinds import Kinds
 from agentmem.records import checklists, claims, entity_rows, links, note_rows, projects, reports
+from agentmem.records.where import SQL_FUNCTIONS
 
 KINDS: Final = Kinds.of(
     (
@@ -25,4 +28,9 @@ KINDS: Final = Kinds.of(
         *checklists.PROJECTIONS,
         *reports.PROJECTIONS,
     ),
+)
+
+FUNCTIONS: Final = (
+    SqlFunction("agentmem_analyse", text.analyse, 1),
+    *(SqlFunction(name, call, 1) for name, call in SQL_FUNCTIONS.items()),
 )

@@ -123,7 +123,7 @@ def _beneath(connection: apsw.Connection, parent: int) -> tuple[int, int]:
     return connection.execute(sql, (parent,)).fetchone() or (parent, 0)
 
 
-_DESCEND = f"""
+_DESCEND = """
 WITH RECURSIVE beneath (id, root, shut) AS (
     VALUES (?1, ?2, ?3)
     UNION ALL

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from agentmem import limits
 from agentmem.records import note_rows, tree, validate

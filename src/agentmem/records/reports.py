@@ -152,7 +152,8 @@ _BENEATH_IT: Final = f"{tree.BENEATH} SELECT EXISTS (SELECT 1 FROM beneath JOIN 
 def stale(source: Unit | View, note: int, revision: int) -> bool:
     """Whether anything beneath a note, now or then, changed after its summary of this revision.
 
-    Claims and confirmations do not count. What is left to do grows with what changed later, where that is little, else with the tree.
+    Claims and confirmations do not count. The cost grows with what changed later, where that is little, else with the
+    tree.
     """
     of = source.row("SELECT root FROM note WHERE id = ?", (note,))
     root = note if of is None else of[0]

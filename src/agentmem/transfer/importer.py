@@ -117,7 +117,9 @@ class _Import:
             self.progress(self.done, total)
 
     def _source(self, key: SourceKey) -> str:
-        return json.dumps([self.root, key.path, list(key.headings), key.ordinal], ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(
+            [self.root, key.path, list(key.headings), key.ordinal], ensure_ascii=False, separators=(",", ":")
+        )
 
     def _known(self) -> tuple[list[Known], set[int]]:
         """The notes of earlier imports of this folder, and the ids of those that nobody changed since."""
@@ -376,4 +378,3 @@ def _microseconds(dated: dt.date | dt.datetime | None) -> int | None:
     elif dated.tzinfo is None:
         dated = dated.replace(tzinfo=dt.UTC)
     return int(dated.timestamp() * 1_000_000)
-

@@ -1,0 +1,92 @@
+"""`store.log`, and watching it grow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from attrs import evolve
+
+from agentmem import limits
+from agentmem.records import validate
+from agentmem.records.base import Binding, Namespace
+from agentmem.records.refs import identify
+from agentmem.types import Event, Head, Ref
+
+_POLL_SECONDS: Final = 0.05
+
+
+class Log(Namespace):
+    """`store.log`: the events behind everything."""
+
+    __slots__ = ()
+
+    def head(self) -> Head:
+        """The end of the log: note it elsewhere, `verify(head=)` compares later."""
+        return self._binding.ledger.head()
+
+    def get(self, seq: int) -> Event | None:
+        """One event, None if there is none."""
+        return self._binding.ledger.get(seq)
+
+    def read(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        record: Ref | None = None,
+        session: int | None = None,
+        project: str | None = None,
+        kinds: Sequence[str] = (),
+        newest_first: bool = False,
+        limit: int = limits.PAGE,
+    ) -> tuple[Event, ...]:
+        """Events in order; continue with `after=` the last seq (newest first: with `until=` the last seq less one).
+
+        Args:
+            after: Only later ones.
+            until: Only up to this one.
+            record: Of this record.
+            session: Of this session.
+            project: Of this project instead of the view's; `"*"` for all.
+            kinds: Of these kinds.
+            newest_first: In reverse.
+            limit: At most so many.
+        """
+        validate.page(limit)
+        binding = self._binding if project in (None, "*") else evolve(self._binding, project=project)
+        with binding.reading() as view:
+            found = None if record is None else identify(view, record)[0]
+            of = None if project == "*" or found is not None else view.project
+            return tuple(
+                self._binding.ledger.read(
+                    after=after, until=until, record=found, session=session, project=of,
+                    kinds=tuple(kinds), newest_first=newest_first, limit=limit,
+                )
+            )  # fmt: skip
+
+
+def watched(binding: Binding, last: int, kinds: tuple[str, ...], timeout: float | None) -> Iterator[Event]:
+    """Events of the project after `last` as they are committed, by this process or another; see `Store.watch`."""
+    ledger = binding.ledger
+    database = ledger.database
+    waited_from = time.monotonic()
+    version: int | None = None
+    while True:
+        current = database.data_version()
+        if current != version:
+            version = current
+            with binding.reading() as view:
+                project = view.project
+            fresh = ledger.read(after=last, project=project, kinds=kinds, limit=limits.PAGE_MAX)
+            for event in fresh:
+                last = event.seq
+                yield event
+            if fresh:
+                waited_from = time.monotonic()
+                version = None if len(fresh) == limits.PAGE_MAX else version
+                continue
+        if timeout is not None and time.monotonic() - waited_from >= timeout:
+            return
+        time.sleep(_POLL_SECONDS)
