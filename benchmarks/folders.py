@@ -25,21 +25,23 @@ def main() -> None:
     options = parser.parse_args()
     folders = sorted({found.parent for found in options.path.rglob("task.json")})
     rows = []
-    with tempfile.TemporaryDirectory() as temporary:
-        with Store.open(Path(temporary) / "folders.db", project="folders", key=b"f" * 32, durability="normal") as store:
-            for number, folder in enumerate(folders):
-                project = store.in_project(f"folder-{number}")
-                done = project.import_(folder)
-                resumed = project.resume(budget=options.budget)
-                rows.append((folder.relative_to(options.path), done, resumed))
-                if options.show and options.show in str(folder):
-                    print(f"=== {folder.name}\n{resumed.text}\n")
-            sound = store.verify(replay=True)
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        Store.open(Path(temporary) / "folders.db", project="folders", key=b"f" * 32, durability="normal") as store,
+    ):
+        for number, folder in enumerate(folders):
+            project = store.in_project(f"folder-{number}")
+            done = project.import_(folder)
+            resumed = project.resume(budget=options.budget)
+            rows.append((folder.relative_to(options.path), done, resumed))
+            if options.show and options.show in str(folder):
+                print(f"=== {folder.name}\n{resumed.text}\n")
+        sound = store.verify(replay=True)
     if not options.show:
         print(f"{'folder':<70}{'files':>6}{'tokens':>9}{'resume':>8}{'left':>6}{'failed':>7}{'decided':>8}")
         for name, done, resumed in rows:
             print(
-                f"{str(name):<70}{done.files:>6}{done.folder_tokens:>9}{resumed.tokens:>8}"
+                f"{name!s:<70}{done.files:>6}{done.folder_tokens:>9}{resumed.tokens:>8}"
                 f"{done.left:>6}{done.failed:>7}{done.decided:>8}"
             )
     raw = sum(done.folder_tokens for _, done, _ in rows)

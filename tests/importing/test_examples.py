@@ -88,7 +88,7 @@ def test_entities_have_their_marks(case: tuple[str, Store, Any]) -> None:
 
 def test_the_resume_fits_and_says_where_the_work_stands(case: tuple[str, Store, Any]) -> None:
     """2,000 tokens hold the last checkpoint, something left, something failed, a decision."""
-    name, store, done = case
+    _, store, done = case
     resumed = store.resume()
     assert resumed.tokens <= 2000
     for section in ("where it stands:", "left, the next first:", "failed, do not repeat:", "decisions in force:"):

@@ -158,7 +158,8 @@ def _filter(
     everywhere: bool,
 ) -> tuple[str, list[Any]]:
     """The conditions on candidates; they are part of the search, never applied after a cut."""
-    conditions, values = ["TRUE"], []  # type: tuple[list[str], list[Any]]
+    conditions: list[str] = ["TRUE"]
+    values: list[Any] = []
     if not everywhere:
         conditions.append("coalesce(note.project, entity.project, owner.project, checkpoint.project) = ?")
         values.append(view.project)

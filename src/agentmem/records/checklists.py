@@ -286,7 +286,8 @@ WHERE id = (SELECT note FROM item WHERE id = ?)
 
 def _apply_changed(connection: apsw.Connection, event: Event) -> None:
     values: dict[str, Any] = {} if event.payload is None else event.payload["set"]
-    columns, bound = ["revision = ?"], [event.seq]  # type: tuple[list[str], list[Any]]
+    columns: list[str] = ["revision = ?"]
+    bound: list[Any] = [event.seq]
     for name in ("text", "position", "origin"):
         if name in values:
             columns.append(f"{name} = ?")

@@ -68,7 +68,8 @@ def _apply_added(connection: apsw.Connection, event: Event) -> None:
 
 
 def _apply_changed(connection: apsw.Connection, event: Event) -> None:
-    columns, bound = ["revision = ?", "updated_at = ?"], [event.seq, event.at]  # type: tuple[list[str], list[Any]]
+    columns: list[str] = ["revision = ?", "updated_at = ?"]
+    bound: list[Any] = [event.seq, event.at]
     if event.payload is not None:
         for name, value in event.payload.get("set", {}).items():
             if name in FIELDS:

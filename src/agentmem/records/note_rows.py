@@ -57,7 +57,8 @@ def load(source: Unit | View, found: int) -> Note:
 
 _ADD = """
 INSERT INTO note (id, project, kind, title, body, status, tags, parent, root, position, pinned, confidence, basis,
-                  entity, why, scope, dated, source, digest, origin, author, run, created_at, updated_at, revision, changed, touched, shut)
+                  entity, why, scope, dated, source, digest, origin, author, run, created_at, updated_at, revision,
+                  changed, touched, shut)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 

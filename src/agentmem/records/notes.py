@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from agentmem import limits
 from agentmem.records import note_rows, tree, validate
@@ -242,7 +243,8 @@ def _list(
     limit: int,
     after: int,
 ) -> tuple[Note, ...]:
-    conditions, values = ["title IS NOT NULL"], []  # type: tuple[list[str], list[Any]]
+    conditions: list[str] = ["title IS NOT NULL"]
+    values: list[Any] = []
     prefix, order = "", "id"
     if under is not None:
         prefix = tree.BENEATH
