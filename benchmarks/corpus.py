@@ -25,7 +25,7 @@ NOTE_WORDS = 60
 TITLE_WORDS = 8
 _BATCH = 2000
 _LIVE = 20
-_VERSION = 3
+_VERSION = 4
 
 
 def opened(path: Path, **options: Any) -> Store:

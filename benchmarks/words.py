@@ -10,27 +10,30 @@ from __future__ import annotations
 import bisect
 import itertools
 import random
+import re
 
 VOCABULARY = 30_000
 MANDELBROT = 20
-FUNCTION_WORDS = (
+FUNCTION_WORDS = re.findall(
+    r"\w+",
     "the of to and in a is that for on with as it was by at from be this are not or an but which when if then all "
-    "after before has had will can no so we they there been"
-).split()
+    "after before has had will can no so we they there been",
+)
 FUNCTION_SHARE = 0.4
 
-_ONSETS = "b bl c ch cl cr d dr f fl g gr h j k l m n p pl pr qu r s sc sh sl sp st str t tr v w".split()
-_VOWELS = "a e i o u ai ea ee oa ou".split()
+_ONSETS = re.findall(r"\w+", "b bl c ch cl cr d dr f fl g gr h j k l m n p pl pr qu r s sc sh sl sp st str t tr v w")
+_VOWELS = re.findall(r"\w+", "a e i o u ai ea ee oa ou")
 _CODAS = ["", "", "", "n", "r", "s", "t", "l", "m", "nd", "st", "ck", "rt", "mp"]
 _ENDINGS = ["", "", "", "ing", "ed", "s", "er", "tion", "able", "ment", "ly"]
 
 
 class Words:
-    """A vocabulary and texts of it, all of one seed."""
+    """One vocabulary, the same for every seed, and texts of it."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.random = random.Random(seed)
+        self.random = random.Random(0)
         self.vocabulary = self._vocabulary()
+        self.random = random.Random(seed)
         weights = [1 / (rank + MANDELBROT) for rank in range(1, VOCABULARY + 1)]
         self._cumulative = list(itertools.accumulate(weights))
 

@@ -9,11 +9,14 @@ It needs agentmem with the extra `cli` to be importable. A test compares its out
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -21,12 +24,8 @@ import attrs
 import agentmem
 from agentmem import errors, limits, types
 from agentmem.adapters.cli.exits import Exit
-from agentmem.context import coverage, left, parts, resume
 from agentmem.context.tokens import count_tokens
-from agentmem.recall import find
-from agentmem.records import entities, note_writes, projects, where_group
-from agentmem.store import Stats, Store, Verified
-from agentmem.transfer import importer
+from agentmem.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMESPACES = ("notes", "links", "attempts", "entities", "checklists", "projects", "log")
@@ -41,24 +40,36 @@ VERBS: dict[str, tuple[str, ...]] = {
     "Share the work": ("claim", "release", "claim_token", "adopt_claims", "watch"),
     "The file": ("verify", "wait_for_index", "stats"),
 }
-ANSWERS: tuple[type, ...] = (
-    *(
-        resume.Resume,
-        left.Left,
-        left.Step,
-        left.OpenItem,
-        left.ScopeLeft,
-        coverage.CheckLeft,
-        coverage.Missing,
-        parts.TaskSummary,
-        parts.Part,
-        parts.Graph,
-        parts.Node,
-    ),
-    *(find.Found, find.Hit, entities.Page, where_group.Groups, where_group.Group, where_group.Numbers),
-    *(Verified, Stats, projects.ProjectStats, importer.Imported),
-)
-GIVEN: tuple[type, ...] = (note_writes.NewNote, entities.Row, entities.Result)
+# Values outside agentmem.types: the package they are in, and their names.
+GIVEN: dict[str, tuple[str, ...]] = {"records": ("NewNote", "Row", "Result")}
+ANSWERS: dict[str, tuple[str, ...]] = {
+    "context": ("Resume", "Left", "Step", "OpenItem", "ScopeLeft", "CheckLeft", "Missing"),
+    "context.parts": ("TaskSummary", "Part", "Graph", "Node"),
+    "recall": ("Found", "Hit"),
+    "records": ("Page", "Groups", "Group", "Numbers", "Verified", "Stats", "ProjectStats"),
+    "transfer.importer": ("Imported",),
+}
+
+
+def classes(place: str) -> dict[str, type]:
+    """The public classes of a module, or of the modules of a package, by name."""
+    root = importlib.import_module(f"agentmem.{place}")
+    modules = [root, *(importlib.import_module(name) for name in _modules(root))]
+    return {
+        name: made
+        for module in modules
+        for name, made in vars(module).items()
+        if isinstance(made, type) and made.__module__ == module.__name__
+    }
+
+
+def _modules(package: ModuleType) -> list[str]:
+    return [each.name for each in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{package.__name__}.")]
+
+
+def chosen(names: dict[str, tuple[str, ...]]) -> list[type]:
+    """The classes of these names."""
+    return [classes(place)[name] for place, those in names.items() for name in those]
 
 
 def members(owner: type) -> dict[str, Any]:
@@ -73,14 +84,8 @@ def members(owner: type) -> dict[str, Any]:
 
 def namespaces() -> dict[str, type]:
     """The class behind each namespace of the store."""
-    from agentmem.records.attempts import Attempts
-    from agentmem.records.checklists import Checklists
-    from agentmem.records.links import Links
-    from agentmem.records.notes import Notes
-    from agentmem.store import Log
-
-    made = (Notes, Links, Attempts, entities.Entities, Checklists, projects.Projects, Log)
-    return dict(zip(NAMESPACES, made, strict=True))
+    found = classes("records") | classes("store")
+    return {name: found[name.capitalize()] for name in NAMESPACES}
 
 
 def signature(called: str, function: Callable[..., Any]) -> str:
@@ -107,7 +112,7 @@ def signature(called: str, function: Callable[..., Any]) -> str:
 def _type(annotation: object) -> str:
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
     # Modules are how the code names things, not how a caller does.
-    return re.sub(r"\b(?:resumes|lefts|parts|os|entity_writes)\.", "", text)
+    return re.sub(r"\b[a-z_]+\.(?=[A-Z])", "", text)
 
 
 def _default(value: object) -> str:
@@ -243,8 +248,12 @@ def api() -> str:
         lines += [f"## store.{name}", ""]
         lines += [verb(f"store.{name}.{each}", function) for each, function in members(owner).items()]
     lines += ["## Functions", "", _function("default_project", agentmem.default_project)]
-    lines += ["## Values that are given", "", *(value(made) for made in GIVEN)]
-    lines += ["## Values that come back", "", *(value(made) for made in (*values(), *ANSWERS))]
+    lines += ["## Values that are given", "", *(value(made) for made in chosen(GIVEN))]
+    lines += [
+        "## Values that come back",
+        "",
+        *(value(made) for made in (*values(), *chosen(ANSWERS))),
+    ]
     lines += ["## Closed sets of words", "", _words()]
     lines += ["## Limits", "", _limits()]
     return "\n".join(lines).rstrip() + "\n"

@@ -14,10 +14,6 @@ import apsw
 import attrs
 
 from agentmem import limits, text
-from agentmem.context import left as lefts
-from agentmem.context import news as newses
-from agentmem.context import parts
-from agentmem.context import resume as resumes
 from agentmem.context.tokens import Counter, count_tokens
 from agentmem.engine.database import Database
 from agentmem.engine.keys import Key
@@ -25,7 +21,6 @@ from agentmem.engine.migrations import SCHEMA
 from agentmem.errors import InvalidInput, NotAStore
 from agentmem.log.ledger import Clock, Ledger, Transaction, system_clock
 from agentmem.recall import reindex
-from agentmem.recall.find import Found, find
 from agentmem.records import claims, health, reports, scopes, validate
 from agentmem.records import confirm as confirmations
 from agentmem.records.attempts import Attempts
@@ -58,7 +53,11 @@ from agentmem.types import (
     WrittenMany,
 )
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what only some calls need is imported there: most processes make few of them
+    from agentmem.context.left import Left
+    from agentmem.context.parts import Graph, TaskSummary
+    from agentmem.context.resume import Resume
+    from agentmem.recall.find import Found
     from agentmem.transfer.importer import Imported, Progress
 
 
@@ -254,7 +253,7 @@ class Store:
 
     def resume(
         self, task: Ref | None = None, *, since: int | None = None, budget: int = limits.BUDGET_DEFAULT
-    ) -> resumes.Resume:
+    ) -> Resume:
         """Everything needed to go on, within a budget of tokens: call it first, and after every loss of context.
 
         Args:
@@ -262,11 +261,13 @@ class Store:
             since: Only what changed after this seq, the `seq` of an earlier answer.
             budget: In tokens, from 300.
         """
+        from agentmem.context.resume import resume
+
         with self._binding.reading() as view:
             found = None if task is None else note_id(view, task)
             after = None if since is None else validate.whole(since, "since", 0, limits.INT_MAX)
             heard = self._news(view)
-            return resumes.resume(view, found, after=after, budget=budget, counter=self._shared.counter, news=heard)
+            return resume(view, found, after=after, budget=budget, counter=self._shared.counter, news=heard)
 
     def left(
         self,
@@ -275,7 +276,7 @@ class Store:
         type: str | None = None,
         limit: int = limits.PAGE,
         budget: int = limits.BUDGET_DEFAULT,
-    ) -> lefts.Left:
+    ) -> Left:
         """What is not done: scope minus marks, open steps and items. Computed, with a denominator.
 
         Args:
@@ -284,22 +285,26 @@ class Store:
             limit: At most so many entries in each list; the totals are of all.
             budget: Of the text, in tokens.
         """
+        from agentmem.context.left import left
+
         validate.page(limit)
         with self._binding.reading() as view:
             found = None if task is None else note_id(view, task)
             heard = self._news(view)
-            return lefts.left(
+            return left(
                 view, found, type=type, limit=limit, budget=budget, counter=self._shared.counter, news=heard
             )
 
-    def task_summary(self, task: Ref, *, budget: int = limits.BUDGET_DEFAULT) -> parts.TaskSummary:
+    def task_summary(self, task: Ref, *, budget: int = limits.BUDGET_DEFAULT) -> TaskSummary:
         """What a task and its parts come to: its summary, and those of everything beneath it."""
+        from agentmem.context.parts import task_summary
+
         with self._binding.reading() as view:
-            return parts.task_summary(view, note_id(view, task), budget=budget, counter=self._shared.counter)
+            return task_summary(view, note_id(view, task), budget=budget, counter=self._shared.counter)
 
     def graph(
         self, ref: Ref, *, depth: int = limits.TREE_LEVELS, limit: int = limits.PAGE, after: int = 0
-    ) -> parts.Graph:
+    ) -> Graph:
         """A note or entity with all beneath it, depth first, and the links from these.
 
         Args:
@@ -308,13 +313,15 @@ class Store:
             limit: At most so many nodes.
             after: The `after` of the page before.
         """
+        from agentmem.context.parts import graph
+
         validate.page(limit)
         with self._binding.reading() as view:
             start, of = identify(view, ref)
             if of not in ("note", "entity"):
                 raise InvalidInput(f"#{start} is a {of}", why="A graph starts at a note or an entity")
             levels = validate.whole(depth, "depth", 0, limits.TREE_LEVELS)
-            return parts.graph(view, start, of, depth=levels, limit=limit, after=after)
+            return graph(view, start, of, depth=levels, limit=limit, after=after)
 
     def get(self, ref: Ref) -> Record:
         """A record in full, whatever its type.
@@ -351,6 +358,8 @@ class Store:
             limit: At most so many.
             after: The `after` of the page before.
         """
+        from agentmem.recall.find import find
+
         binding = self._binding if project in (None, "*") else self.in_project(project or "")._binding
         with binding.reading() as view:
             return find(
@@ -372,7 +381,11 @@ class Store:
         with self._shared.lock:
             before = self._shared.heard.get((actor.run, actor.task))
             self._shared.heard[actor.run, actor.task] = seq
-        return () if before is None or before >= seq else newses.news(view, actor.task, before)
+        if before is None or before >= seq:
+            return ()
+        from agentmem.context.news import news
+
+        return news(view, actor.task, before)
 
     # Writing
 

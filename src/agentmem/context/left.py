@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 import attrs
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentmem.context import coverage, lines, work
 from agentmem.context.budget import Fitted, Line, Section, fit
@@ -22,6 +22,8 @@ from agentmem.records.base import View
 from agentmem.types import Scope
 
 _LISTED: Final = 200  # entries read for each list; the totals are exact beyond it
+_TOLD: Final = 3  # steps of which more than the title is told
+_TOLD_TOKENS: Final = 100
 _SCOPES: Final = 30  # scopes computed in one answer
 
 
@@ -117,6 +119,7 @@ class Gathered:
     expected: tuple[CheckLeft, ...]
     closed: tuple[tuple[int, str, str, int], ...]
     closed_total: int
+    texts: dict[int, str]
 
 
 def gather(
@@ -156,6 +159,7 @@ def gather(
         coverage.of_project(view, type) if task is None else (),
         tuple(work.closed_unticked(view, reach)) if named else (),
         work.count_closed(view, reach),
+        work.texts_of(view, [step.id for step in steps[:_TOLD]]),
     )
 
 
@@ -269,7 +273,8 @@ def work_lines(found: Gathered, *, within: bool = False) -> tuple[Lines, int]:
     holding = {step.parent for step in found.steps} - of_step.keys()
     listing: list[Callable[[], Line]] = []
     for step in sorted(found.steps, key=lambda step: step.id in holding):
-        listing.append(partial(step_line, step, found.blocked.get(step.id, ()), within=within))
+        body = found.texts.get(step.id)
+        listing.append(partial(step_line, step, found.blocked.get(step.id, ()), within=within, body=body))
         listing += of_step.get(step.id, ())
     lacking = [partial(missing_line, one) for scope in found.scopes for one in scope.missing]
     last = [partial(_closed_line, found.closed_total)] if found.closed_total else []
@@ -299,7 +304,7 @@ def count_line(check: CheckLeft, task: int | None) -> Line:
     return Line(f"{of}{check.type}{which} × {check.check}: {check.left} of {check.total} left{failed}")
 
 
-def step_line(step: work.Task, blocked_by: Any = (), *, within: bool = False) -> Line:
+def step_line(step: work.Task, blocked_by: Any = (), *, within: bool = False, body: str | None = None) -> Line:
     """`#12 [active] title (3 items, in #2) blocked by #9`; `within` names the note it stands beneath."""
     known = [lines.counted(step.open_items, "item")] if step.open_items else []
     if within and step.parent is not None:
@@ -312,9 +317,9 @@ def step_line(step: work.Task, blocked_by: Any = (), *, within: bool = False) ->
         for mark in (step.status if step.status == "active" else "", f"p{step.priority}" if step.priority != 2 else "")
         if mark
     ]
-    return lines.record(
-        step.id, step.title, origin=step.origin, before=f"[{' '.join(marks)}]" if marks else "", after=after
-    )
+    before = f"[{' '.join(marks)}]" if marks else ""
+    line = lines.record(step.id, step.title, origin=step.origin, before=before, after=after, body=body)
+    return evolve(line, short=None, limit=_TOLD_TOKENS) if body else line
 
 
 def _answer(found: Gathered, task: int | None, fitted: Fitted) -> Left:

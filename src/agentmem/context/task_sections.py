@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from attrs import evolve
+
 from agentmem.context import left as lefts
 from agentmem.context import lines, work
 from agentmem.context.budget import Line, Section
@@ -18,6 +20,8 @@ from agentmem.records import claims, note_rows, reports, tree
 from agentmem.records.base import View
 from agentmem.types import Checkpoint, Claim
 
+_TOLD: Final = 5  # facts of which more than the title is told
+_TOLD_TOKENS: Final = 120
 _LISTED: Final = 60  # lines read for a section
 FAILED: Final = "id, title, origin, why, basis, substr(body, 1, 2000)"
 
@@ -62,7 +66,8 @@ def sections(view: View, task: int) -> list[Section]:
     return [
         Section("where", "where it stands:", 0.2, _where(view, task, chain, reach), more=f"log.read(project={project})"),
         Section("left", "left, the next first:", 0.2, left, left_total, f"left(task={task})"),
-        Section("failed", "failed, do not repeat:", 0.15, failed, failed_total, f"notes.list(kind='attempt', status='failed', under={root})"),
+        Section("failed", "failed, do not repeat:", 0.15, failed, failed_total,
+                f"notes.list(kind='attempt', status='failed', under={root})"),
         Section("questions", "open questions and blocks:", 0.05, questions,
                 more=f"notes.list(kind='question', under={root})"),
         Section("decisions", "decisions in force:", 0.07, _decisions(view, task, chain, reach),
@@ -283,7 +288,8 @@ def _results(view: View, task: int, chain: Sequence[int]) -> Lines:
     columns = ", ".join(f"summary.{name}" for name in reports.SUMMARY_COLUMNS.split(", "))
     sql = f"""
     SELECT note.title, note.origin, {columns} FROM summary JOIN note ON note.id = summary.note
-    WHERE note.parent = ? AND note.kind IN ('goal', 'step') AND note.id <> ? AND coalesce(work, result) IS NOT NULL ORDER BY note.position LIMIT {_LISTED}
+    WHERE note.parent = ? AND note.kind IN ('goal', 'step') AND note.id <> ? AND coalesce(work, result) IS NOT NULL
+    ORDER BY note.position LIMIT {_LISTED}
     """
     rows = view.rows(sql, (task, task))
     if chain:
@@ -314,9 +320,12 @@ def facts(view: View, where: str, value: int | str | None) -> Lines:
     SELECT id, title, origin, basis, confidence, substr(body, 1, 2000)
     FROM {where} AND kind = 'fact' AND status = 'active' AND title IS NOT NULL ORDER BY {SUREST} LIMIT {_LISTED}
     """
-    return Lines(view.rows(sql, (value,)), _fact_line)
+    return Lines(list(enumerate(view.rows(sql, (value,)))), _fact_line)
 
 
-def _fact_line(row: Sequence[Any]) -> Line:
+def _fact_line(turn: tuple[int, Sequence[Any]]) -> Line:
+    """The first few with the beginning of their texts, the others by their titles unless there is room."""
+    place, row = turn
     after = f"[{row[4]:.2g}]" if row[4] is not None else ""
-    return lines.record(row[0], row[1], origin=row[2], basis=row[3], after=after, body=row[5])
+    line = lines.record(row[0], row[1], origin=row[2], basis=row[3], after=after, body=row[5])
+    return evolve(line, short=None, limit=_TOLD_TOKENS) if place < _TOLD else line

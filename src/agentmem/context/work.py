@@ -157,6 +157,12 @@ def _unticked(view: View, notes: str) -> list[tuple[int, int]]:
     return [(note, number) for note, number in view.rows(sql, (notes,))]
 
 
+def texts_of(view: View, notes: Sequence[int]) -> dict[int, str]:
+    """The beginnings of the bodies of a few notes, those that have one."""
+    sql = f"SELECT id, substr(body, 1, 1000) FROM note WHERE id IN ({', '.join('?' * len(notes))}) AND body <> ''"
+    return dict(view.rows(sql, notes)) if notes else {}
+
+
 def items_of(view: View, notes: Sequence[int], limit: int) -> list[tuple[int, int, str, str]]:
     """The unticked items of these notes, in the order of the notes: note, number, text, origin."""
     return view.rows(f"{_ITEMS} LIMIT ?", (as_json(notes), limit)) if notes else []
@@ -268,7 +274,8 @@ def next_first(view: View, tasks: Sequence[Task], wanted: int) -> tuple[list[Tas
         part = ordered[start : start + wanted]
         ids = as_json(task.id for task in part)
         blocked |= blockers(view, [task.id for task in part])
-        sql = f"SELECT DISTINCT parent FROM note INDEXED BY note_holds WHERE parent IN (SELECT value FROM json_each(?)) AND {LEFT}"
+        among = "parent IN (SELECT value FROM json_each(?))"
+        sql = f"SELECT DISTINCT parent FROM note INDEXED BY note_holds WHERE {among} AND {LEFT}"
         holds = {parent for (parent,) in view.rows(sql, (ids,))}
         for task in part:
             holder = task.id in holds and not task.open_items

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, Literal
+import json
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
 from agentmem import limits, text
 from agentmem.errors import InvalidInput
-from agentmem.records import tree, validate
+from agentmem.records import rarity, tree, validate
 from agentmem.records.base import View
 from agentmem.records.refs import identify
 from agentmem.types import NOTE_KINDS, Origin, RecordType, Ref
@@ -73,59 +75,103 @@ def find(
     parsed = text.query(validate.text(query, "query", 4 * limits.QUERY_CHARS))
     validate.page(limit)
     where, values = _filter(view, kind, status, under, about, tag, everywhere)
-    steps: tuple[tuple[Literal["all", "prefix", "any"], str], ...] = (
-        ("all", parsed.all()),
-        ("prefix", parsed.prefix()),
-        ("any", parsed.any()),
-    )
     begun, score, last = _cursor(after)
-    for step, match in steps:
+    for step in _STEPS:
         if begun is not None and step != begun:
             continue
-        rows = _rows(view, match, where, values, limit + 1, score, last)
+        match = _match(view, parsed, step)
+        rows = [] if match is None else _rows(view, match, where, values, limit + 1, score, last)
         if rows or begun is not None:
             more = f"{step}:{rows[limit - 1][1]!r}:{rows[limit - 1][0]}" if len(rows) > limit else None
             return Found(step, tuple(_hit(row, parsed) for row in rows[:limit]), more)
     return Found("none", (), None)
 
 
+_Step: TypeAlias = Literal["all", "prefix", "any"]
+_STEPS: Final[tuple[_Step, ...]] = ("all", "prefix", "any")
+
+
+def _match(view: View, query: text.Query, step: _Step) -> str | None:
+    """The FTS5 expression of a step; None where nothing can match it."""
+    units = query.significant()
+    match step:
+        case "all":
+            # A word that stands nowhere: no need to go through the others' records.
+            tokens = [unit.phrases[-1] for unit in units if unit.phrases and " " not in unit.phrases[-1]]
+            return None if len(units) > 1 and 0 in rarity.counts(view, tokens).values() else query.all()
+        case "prefix":
+            return query.prefix()
+        case "any":
+            return _any(view, units)
+
+
+def _any(view: View, units: Sequence[text.Unit]) -> str:
+    """Any of the units. Where some are not common, a record needs one of these; the common ones add to its score."""
+    rare, common = rarity.split(view, units)
+    if not rare or not common:
+        return text.any_of(units)
+    needed = text.any_of(rare)
+    return f"({needed}) OR (({needed}) AND ({text.any_of(common)}))"
+
+
 _TABLES: Final = """
-FROM search
-LEFT JOIN note ON note.id = search.rowid
-LEFT JOIN entity ON entity.id = search.rowid
-LEFT JOIN item ON item.id = search.rowid
-LEFT JOIN checkpoint ON checkpoint.id = search.rowid
-LEFT JOIN summary ON summary.id = search.rowid
+LEFT JOIN note ON note.id = best.id
+LEFT JOIN entity ON entity.id = best.id
+LEFT JOIN item ON item.id = best.id
+LEFT JOIN checkpoint ON checkpoint.id = best.id
+LEFT JOIN summary ON summary.id = best.id
 LEFT JOIN note AS owner ON owner.id = coalesce(item.note, summary.note, checkpoint.task)
 """
+# Of the candidates as many as are wanted are looked at first; each further part is so many times larger.
+_GROWTH: Final = 4
+_PART: Final = 4000
 
 
 def _rows(
     view: View, match: str, where: str, values: list[Any], limit: int, score: float | None, last: int
 ) -> list[tuple[Any, ...]]:
-    """The best rows: id and score first, then what a hit needs. The score is compared rounded, so that a cursor holds."""
-    beyond = "" if score is None else "WHERE (score, id) > (?, ?)"
+    """The best rows: id and score first, then what a hit needs. The score is compared rounded, so that a cursor holds.
+
+    Candidates come in the order of their score and are filtered in that order until there are enough: none is cut
+    before it was filtered, and only the best are read.
+    """
+    beyond, bound = ("", [match]) if score is None else ("WHERE (score, id) > (?, ?)", [match, score, last])
     sql = f"""
-    WITH ranked (id, score) AS MATERIALIZED (
-        SELECT search.rowid, round({_RANK}, 9) {_TABLES} WHERE search MATCH ? AND {where}
-    ), best AS MATERIALIZED (SELECT id, score FROM ranked {beyond} ORDER BY score, id LIMIT ?)
-    SELECT best.id, best.score, note.kind, note.status, note.title,
+    SELECT id, score FROM (SELECT rowid AS id, round({_RANK}, 9) AS score FROM search WHERE search MATCH ?) {beyond}
+    ORDER BY score, id
+    """
+    found: list[tuple[Any, ...]] = []
+    part = limit
+    ranked = view.connection.execute(sql, bound)
+    try:
+        while len(found) < limit:
+            best = list(islice(ranked, part))
+            found += _filtered(view, best, where, values, limit - len(found))
+            if len(best) < part:
+                break
+            part = min(part * _GROWTH, _PART)
+    finally:
+        ranked.close()
+    return found
+
+
+def _filtered(
+    view: View, best: list[tuple[Any, ...]], where: str, values: list[Any], limit: int
+) -> list[tuple[Any, ...]]:
+    """The first of these candidates that pass, in their order, with what a hit needs."""
+    scores = dict(best)
+    sql = f"""
+    SELECT best.id, note.kind, note.status, note.title,
            concat_ws(char(10), note.body, note.why, note.basis), note.origin,
            entity.type, entity.status, entity.key, entity.attrs, entity.origin,
            item.note || '.' || item.number, item.done, item.text, item.origin,
            checkpoint.task, checkpoint.text, checkpoint.origin,
            summary.note, concat_ws(char(10), summary.result, summary.work), summary.origin, owner.title
-    FROM best
-    LEFT JOIN note ON note.id = best.id
-    LEFT JOIN entity ON entity.id = best.id
-    LEFT JOIN item ON item.id = best.id
-    LEFT JOIN checkpoint ON checkpoint.id = best.id
-    LEFT JOIN summary ON summary.id = best.id
-    LEFT JOIN note AS owner ON owner.id = coalesce(item.note, summary.note, checkpoint.task)
-    ORDER BY best.score, best.id
+    FROM (SELECT value AS id, key AS place FROM json_each(?)) AS best {_TABLES}
+    WHERE {where} ORDER BY best.place LIMIT ?
     """
-    cursor = [] if score is None else [score, last]
-    return view.rows(sql, [match, *values, *cursor, limit])
+    rows = view.rows(sql, [json.dumps(list(scores)), *values, limit])
+    return [(row[0], scores[row[0]], *row[1:]) for row in rows]
 
 
 def _hit(row: tuple[Any, ...], query: text.Query) -> Hit:

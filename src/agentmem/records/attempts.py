@@ -9,7 +9,7 @@ from attrs import evolve
 
 from agentmem import limits, text
 from agentmem.errors import Conflict, InvalidInput
-from agentmem.records import claims, note_rows, validate
+from agentmem.records import claims, note_rows, rarity, validate
 from agentmem.records.base import Namespace, Unit, View
 from agentmem.records.likeness import words_of
 from agentmem.records.note_writes import NewNote, add, expect
@@ -155,10 +155,12 @@ def nearest(
         gather(f"FROM note WHERE note.entity = ? AND {conditions} ORDER BY note.id DESC", entity, project, before)
     if task is not None:
         gather(f"FROM note WHERE note.parent = ? AND {conditions} ORDER BY note.id DESC", task, project, before)
-    words = text.any_of(words_of(what)[:_WORDS_ASKED])
+    # Common words find too many to be worth it: they count where a rarer one, or all of them, are there.
+    rare, common = rarity.split(source, words_of(what)[:_WORDS_ASKED])
+    words = text.any_of(rare) if rare else " AND ".join(unit.exact() for unit in common)
     if words:
         gather(
-            f"FROM search JOIN note ON note.id = search.rowid WHERE search MATCH ? AND {conditions} ORDER BY search.rank",
+            f"FROM search CROSS JOIN note ON note.id = search.rowid WHERE search MATCH ? AND {conditions} ORDER BY search.rank",
             words,
             project,
             before,

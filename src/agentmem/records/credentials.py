@@ -34,6 +34,12 @@ _FORMS: Final = {
 _NAMES: Final = tuple(_FORMS)
 _ANY: Final = re.compile("|".join(f"({form})" for form in _FORMS.values()))
 _SHORTEST: Final = 14
+# One of these, case folded, stands in whatever a form matches: text without them, nearly all, is done in two microseconds.
+_HINTS: Final = (
+    "-----begin", "akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "aiza", "sk-",
+    "k_live_", "npm_", "pypi-", "eyj", "://", "password", "passwd", "secret", "apikey", "api_key", "api-key",
+    "accesstoken", "access_token", "access-token",
+)  # fmt: skip
 
 
 def screened(payload: dict[str, Any], policy: Policy) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -60,7 +66,7 @@ def screened(payload: dict[str, Any], policy: Policy) -> tuple[dict[str, Any], t
 def _screen(value: Any, found: dict[str, None], *, mask: bool) -> Any:
     kind = type(value)
     if kind is str:
-        if len(value) < _SHORTEST or _ANY.search(value) is None:
+        if len(value) < _SHORTEST or not _hinted(value) or _ANY.search(value) is None:
             return value
         return _ANY.sub(lambda match: _noted(match, found, mask=mask), value)
     if kind is dict:
@@ -68,6 +74,11 @@ def _screen(value: Any, found: dict[str, None], *, mask: bool) -> Any:
     if kind is list or kind is tuple:
         return [_screen(part, found, mask=mask) for part in value]
     return value
+
+
+def _hinted(text: str) -> bool:
+    folded = text.casefold()
+    return any(map(folded.__contains__, _HINTS))
 
 
 def _noted(match: re.Match[str], found: dict[str, None], *, mask: bool) -> str:

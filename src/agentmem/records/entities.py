@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -23,16 +23,6 @@ from agentmem.records.entity_writes import (
     unmark,
 )
 from agentmem.records.refs import entity_id, identify
-from agentmem.records.where import (
-    ENTITY_FIELDS,
-    Groups,
-    compile_cursor,
-    compile_group,
-    compile_order,
-    make_cursor,
-    parse,
-    parse_canonical,
-)
 from agentmem.types import (
     UNSET,
     CheckResult,
@@ -45,6 +35,9 @@ from agentmem.types import (
     Written,
     WrittenMany,
 )
+
+if TYPE_CHECKING:
+    from agentmem.records.where import Groups
 
 __all__ = ["Entities", "Page", "Result", "Row", "next_free"]
 
@@ -313,6 +306,8 @@ class Entities(Namespace):
             limit: At most so many groups; the answer has the number of all.
             parameters: The values of `:name` in `where`.
         """
+        from agentmem.records.where import ENTITY_FIELDS, compile_group
+
         validate.page(limit)
         with self._binding.reading() as view:
             rows, _ = matching(view, validate.token(type, "type"), where, parameters)
@@ -340,6 +335,8 @@ def matching(
         if parameters:
             raise InvalidInput("Parameters without a where=", why="Unknown: " + ", ".join(sorted(parameters)))
         return (sql, bound), ""
+    from agentmem.records.where import ENTITY_FIELDS, parse, parse_canonical
+
     parsed = (
         parse_canonical(where, ENTITY_FIELDS, now=view.now)
         if stored
@@ -359,6 +356,8 @@ def _query(
     after: str | None,
     total: bool,
 ) -> Page:
+    from agentmem.records.where import ENTITY_FIELDS, compile_cursor, compile_order, make_cursor
+
     (rows, bound), canonical = matching(view, type, where, parameters)
     sorting = compile_order(order, ENTITY_FIELDS, now=view.now)
     named = f"{view.project} {type} {canonical}"

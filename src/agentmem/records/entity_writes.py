@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -268,6 +267,8 @@ def undeclared(unit: Unit, types: Iterable[str], names: Iterable[str]) -> tuple[
         declared = [found for (found,) in unit.rows(sql, (unit.known_project, kind))]
         for name in names:
             if declared and name not in declared:
+                import difflib
+
                 near = difflib.get_close_matches(name, declared, 1, 0.5)
                 hint = f"; did you mean {near[0]}?" if near else "; declared are " + ", ".join(sorted(declared)[:8])
                 notices.append(f"check {name} is not declared for {kind}{hint}")

@@ -8,7 +8,7 @@ from agentmem import text
 from agentmem.engine.database import SqlFunction
 from agentmem.log.kinds import Kinds
 from agentmem.records import checklists, claims, entity_rows, links, note_rows, projects, reports
-from agentmem.records.where import SQL_FUNCTIONS
+from agentmem.records.where_functions import SQL_FUNCTIONS
 
 KINDS: Final = Kinds.of(
     (

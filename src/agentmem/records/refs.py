@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 from agentmem.errors import InvalidInput, NotFound
@@ -95,6 +94,8 @@ def _by_key(source: Source, kind: str, key: str) -> int:
     if row is not None:
         return int(row[0])
     keys = [found for (found,) in source.rows(_SOME_KEYS, (project, kind)) if found is not None]
+    import difflib
+
     near = difflib.get_close_matches(key, keys, 1)
     if near:
         hint = f"Did you mean {kind}:{near[0]}?"

@@ -10,7 +10,6 @@ from attrs import evolve
 from agentmem import limits
 from agentmem.errors import InvalidInput, LimitExceeded
 from agentmem.records import validate
-from agentmem.records.where import ENTITY_FIELDS, parse, parse_canonical
 from agentmem.types import Scope
 
 
@@ -31,6 +30,8 @@ def make(type: str, where: str | None, checks: Sequence[str], parameters: Mappin
         if parameters:
             raise InvalidInput("Parameters without a where=", why="Unknown: " + ", ".join(sorted(parameters)))
         return Scope(kind, None, names)
+    from agentmem.records.where import ENTITY_FIELDS, parse
+
     return Scope(kind, parse(where, ENTITY_FIELDS, parameters).canonical, names)
 
 
@@ -41,4 +42,6 @@ def checked(scope: object) -> Scope:
     made = make(scope.type, None, scope.checks, {})
     if scope.where is None:
         return made
+    from agentmem.records.where import ENTITY_FIELDS, parse_canonical
+
     return evolve(made, where=parse_canonical(scope.where, ENTITY_FIELDS).canonical)

@@ -8,22 +8,14 @@ JSON is compared by `json_type` first, since SQLite extracts true as 1 and order
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
 from agentmem.records.where_ast import And, Between, Compare, Field, In, IsNull, Kind, Literal, Node, Not, Op, Or
 from agentmem.records.where_fields import Binding, FieldMap, Resolved, Sql
+from agentmem.records.where_functions import SQL_FUNCTIONS
 
 __all__ = ["SQL_FUNCTIONS", "Writer", "compile_node"]
 
-
-def _fold(text: object) -> str | None:
-    """Text without its case, as Unicode folds it; null for anything else."""
-    return text.casefold() if isinstance(text, str) else None
-
-
-SQL_FUNCTIONS: Final[Mapping[str, Callable[[object], str | None]]] = {"am_fold": _fold}
-"""What the engine registers, by name, for the SQL made here: one argument, deterministic, innocuous."""
 
 _ORDER_OPS: Final = frozenset((Op.LT, Op.LE, Op.GT, Op.GE))
 _GUARDS: Final = {Kind.TEXT: "= 'text'", Kind.NUMBER: "IN ('integer', 'real')"}
