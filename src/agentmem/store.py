@@ -291,9 +291,7 @@ class Store:
         with self._binding.reading() as view:
             found = None if task is None else note_id(view, task)
             heard = self._news(view)
-            return left(
-                view, found, type=type, limit=limit, budget=budget, counter=self._shared.counter, news=heard
-            )
+            return left(view, found, type=type, limit=limit, budget=budget, counter=self._shared.counter, news=heard)
 
     def task_summary(self, task: Ref, *, budget: int = limits.BUDGET_DEFAULT) -> TaskSummary:
         """What a task and its parts come to: its summary, and those of everything beneath it."""
@@ -302,9 +300,7 @@ class Store:
         with self._binding.reading() as view:
             return task_summary(view, note_id(view, task), budget=budget, counter=self._shared.counter)
 
-    def graph(
-        self, ref: Ref, *, depth: int = limits.TREE_LEVELS, limit: int = limits.PAGE, after: int = 0
-    ) -> Graph:
+    def graph(self, ref: Ref, *, depth: int = limits.TREE_LEVELS, limit: int = limits.PAGE, after: int = 0) -> Graph:
         """A note or entity with all beneath it, depth first, and the links from these.
 
         Args:
@@ -463,20 +459,28 @@ class Store:
 
     def confirm(
         self,
-        note: Ref,
+        record: Ref,
         *,
         confidence: float | None | Unset = UNSET,
         basis: str | None | Unset = UNSET,
         expected_revision: int | None = None,
         request_id: str | None = None,
     ) -> Written:
-        """Say that a note still holds. A person's word (`origin="user"`) lifts an untrusted one out."""
-        arguments = {"note": note, "confidence": confidence, "basis": basis, "expected_revision": expected_revision}
+        """Say that a record still holds. A person's word (`origin="user"`) lifts an untrusted one out.
+
+        Args:
+            record: A note, an entity, an item or a summary.
+            confidence: Of a note, a new one.
+            basis: Of a note, a new one.
+            expected_revision: The revision the caller has seen.
+            request_id: Makes a retry safe.
+        """
+        arguments = {"record": record, "confidence": confidence, "basis": basis, "expected_revision": expected_revision}
         return self._binding.run(
             "confirm",
             arguments,
             request_id,
-            lambda unit: confirmations.confirm(unit, note, confidence, basis, expected_revision),
+            lambda unit: confirmations.confirm(unit, record, confidence, basis, expected_revision),
         )
 
     # Claims

@@ -222,6 +222,11 @@ class WrittenMany:
         """Whether the ids may still be given to other records: the transaction is not committed."""
         return self._transit is not None and self._transit.state == "open"
 
+    @property
+    def void(self) -> bool:
+        """Whether the transaction was rolled back: the ids mean nothing."""
+        return self._transit is not None and self._transit.state == "rolled_back"
+
 
 @frozen
 class Project:

@@ -54,7 +54,9 @@ def test_a_changed_folder_updates(store: Store, folder: Path) -> None:
     store.import_(folder)
     (decision,) = store.notes.list(kind="decision")
     before = {note.title: note.id for note in store.notes.list(limit=1000)}
-    changed = PLAN.replace("- [ ] Lower", "- [x] Lower").replace("## What failed", "- [ ] Tell the users\n\n## What failed")
+    changed = PLAN.replace("- [ ] Lower", "- [x] Lower").replace(
+        "## What failed", "- [ ] Tell the users\n\n## What failed"
+    )
     (folder / "plan.md").write_text(changed, "utf-8")
     done = store.import_(folder)
     assert [item.text for item in store.left().items] == ["Tell the users"]
@@ -69,7 +71,9 @@ def test_what_was_changed_here_is_left_alone(store: Store, folder: Path) -> None
     store.import_(folder)
     (decision,) = store.notes.list(kind="decision")
     store.notes.update(decision, title="Keep it for 60 days", body="legal asked")
-    (folder / "plan.md").write_text(PLAN.replace("30 days, because of late bounces", "30 days: bounces come late"), "utf-8")
+    (folder / "plan.md").write_text(
+        PLAN.replace("30 days, because of late bounces", "30 days: bounces come late"), "utf-8"
+    )
     store.import_(folder)
     assert store.notes.get(decision).title == "Keep it for 60 days"
 

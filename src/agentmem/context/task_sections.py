@@ -167,7 +167,33 @@ def in_flight(view: View, reach: Reach) -> list[Line]:
             """
             for row in view.rows(sql, (value, reach.task)) if len(found) < _IN_FLIGHT else ():
                 found.setdefault(row[0], lines.record(row[0], row[1], origin=row[2], before=before))
+    for note, title, origin in _begun(view, reach):
+        found.setdefault(note, lines.record(note, title, origin=origin, before="begun:"))
     return list(found.values())
+
+
+_BEGUN: Final = """
+WITH RECURSIVE latest (record) AS MATERIALIZED (
+    SELECT DISTINCT record FROM (
+        SELECT record, type, run FROM event WHERE project = ?1 ORDER BY seq DESC LIMIT 300
+    ) WHERE run = ?2 AND type = 'note'
+), above (id) AS (
+    SELECT parent FROM note WHERE id IN (SELECT record FROM latest) AND parent IS NOT NULL
+    UNION
+    SELECT note.parent FROM above JOIN note USING (id) WHERE note.parent IS NOT NULL AND note.kind <> 'step'
+)
+SELECT note.id, note.title, note.origin FROM above JOIN note USING (id)
+WHERE kind = 'step' AND status = 'open' AND shut = 0 AND title IS NOT NULL AND note.id IS NOT ?3
+  AND (?4 IS NULL OR root = ?4) ORDER BY note.id DESC LIMIT 10
+"""
+
+
+def _begun(view: View, reach: Reach) -> list[Any]:
+    """Open steps beneath which this run wrote: in progress though nobody marked them so. The latest 300 events count."""
+    run = view.binding.actor.run
+    if run is None:
+        return []
+    return view.rows(_BEGUN, (reach.project, run, reach.task, reach.root))
 
 
 def claim_line(claim: Claim) -> Line:

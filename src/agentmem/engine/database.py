@@ -165,12 +165,15 @@ class Database:
         """
         return WriteBlock(self._ready(), self)
 
-    def read(self) -> AbstractContextManager[apsw.Connection]:
+    def read(self, *, long: bool = False) -> AbstractContextManager[apsw.Connection]:
         """A read transaction: one state of the file from the beginning of the block to its end.
 
         Nested ones share it. Inside this thread's own `write()` it is the writer, so that own writes are seen.
+
+        Args:
+            long: It is meant to take long, as a check of the whole file does: no warning that it did.
         """
-        return ReadBlock(self._ready(), self)
+        return ReadBlock(self._ready(), self, long=long)
 
     def in_write(self) -> bool:
         """Whether this thread is inside its own `write()`."""

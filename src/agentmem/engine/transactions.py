@@ -131,11 +131,12 @@ def _commit(pool: Pool, connection: Connection) -> None:
 class ReadBlock:
     """One read transaction, or a share in the one this thread is in."""
 
-    __slots__ = ("_local", "_owner", "_pool")
+    __slots__ = ("_local", "_long", "_owner", "_pool")
 
-    def __init__(self, pool: Pool, owner: object) -> None:
-        """Begin nothing yet; `owner` is kept alive to the end of the block."""
+    def __init__(self, pool: Pool, owner: object, *, long: bool = False) -> None:
+        """Begin nothing yet; `owner` is kept alive to the end of the block; a `long` one does not warn."""
         self._pool = pool
+        self._long = long
         self._owner = owner
         self._local: Reader | None = None
 
@@ -166,7 +167,8 @@ class ReadBlock:
             if local.depth == 0 and connection is not None:
                 local.connection = None
                 pool.read_end(connection)
-                _held_warn(local.began, "read", "the write-ahead log could not be cut")
+                if not self._long:
+                    _held_warn(local.began, "read", "the write-ahead log could not be cut")
         if error is not None:
             typed = translated(error, pool.opening.path)
             if typed is not None:

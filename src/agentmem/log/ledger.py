@@ -254,7 +254,7 @@ class Ledger:
         """
         if head is not None and head.store != self.store:
             raise Conflict("The head is of another store", why=f"It names store {head.store}, this is {self.store}")
-        with self.database.read() as connection:
+        with self.database.read(long=True) as connection:
             return _check(connection, self.store, head)
 
 

@@ -152,9 +152,19 @@ def nearest(
             candidates[row[0]] = row
 
     if entity is not None:
-        gather(f"FROM note WHERE note.entity = ? AND {conditions} ORDER BY note.id DESC", entity, project, before)
+        gather(
+            f"FROM note INDEXED BY note_entity WHERE note.entity = ? AND {conditions} ORDER BY note.id DESC",
+            entity,
+            project,
+            before,
+        )
     if task is not None:
-        gather(f"FROM note WHERE note.parent = ? AND {conditions} ORDER BY note.id DESC", task, project, before)
+        gather(
+            f"FROM note INDEXED BY note_parent WHERE note.parent = ? AND {conditions} ORDER BY note.id DESC",
+            task,
+            project,
+            before,
+        )
     # Common words find too many to be worth it: they count where a rarer one, or all of them, are there.
     rare, common = rarity.split(source, words_of(what)[:_WORDS_ASKED])
     words = text.any_of(rare) if rare else " AND ".join(unit.exact() for unit in common)

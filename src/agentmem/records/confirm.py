@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from agentmem import limits
 from agentmem.errors import InvalidInput
@@ -10,18 +10,32 @@ from agentmem.log.canonical import canonical
 from agentmem.records import claims, note_rows, validate
 from agentmem.records.base import Unit
 from agentmem.records.note_writes import expect
-from agentmem.records.refs import note_id
-from agentmem.types import Ref, Unset, Written
+from agentmem.records.refs import identify
+from agentmem.types import UNTRUSTED, Ref, Unset, Written
+
+# Records that are no notes and have an origin: the query of origin, revision and project.
+_LIFTED: Final = {
+    "entity": "SELECT origin, revision, project FROM entity WHERE id = ?",
+    "item": "SELECT item.origin, item.revision, note.project FROM item JOIN note ON note.id = item.note WHERE item.id = ?",
+    "summary": "SELECT summary.origin, summary.revision, note.project FROM summary JOIN note ON note.id = summary.note"
+    " WHERE summary.id = ?",
+}
 
 
 def confirm(
     unit: Unit, ref: Ref, confidence: float | None | Unset, basis: str | None | Unset, expected: int | None
 ) -> Written:
-    """Say that a note still holds, with a new confidence or basis if given.
+    """Say that a record still holds, a note with a new confidence or basis if given.
 
-    A person's confirmation (origin `user`) lifts an untrusted note out: its text counts as checked.
+    A person's confirmation (origin `user`) lifts an untrusted record out: its text counts as checked.
     """
-    found = note_id(unit, ref)
+    found, of = identify(unit, ref)
+    if of in _LIFTED:
+        if not (isinstance(confidence, Unset) and isinstance(basis, Unset)):
+            raise InvalidInput(f"#{found} is a {of}", why="confidence= and basis= are of notes here")
+        return _lift(unit, found, of, expected)
+    if of != "note":
+        raise InvalidInput(f"#{found} is a {of}, of which there is nothing to confirm")
     claims.guard(unit, found)
     note = note_rows.load(unit, found)
     expect(note.revision, expected, found)
@@ -41,3 +55,18 @@ def confirm(
         return Written(found, note.revision, transit=unit.transit)
     event = unit.append("note.changed", {"set": changes}, record=found, project=note.project)
     return Written(found, event.seq, tuple(sorted(changes)), transit=unit.transit)
+
+
+def _lift(unit: Unit, found: int, of: str, expected: int | None) -> Written:
+    """Have a person's word make an untrusted entity, item or summary count as checked; an agent's changes nothing."""
+    row = unit.row(_LIFTED[of], (found,))
+    assert row is not None  # ids come from refs
+    origin, revision, project = row
+    expect(revision, expected, found)
+    if unit.actor.origin not in ("user", "agent"):
+        raise InvalidInput(f"Text from {unit.actor.origin} confirms nothing", next="Confirm as a user or an agent")
+    if unit.actor.origin != "user" or origin not in UNTRUSTED:
+        return Written(found, revision, transit=unit.transit)
+    claims.guard(unit, found)
+    event = unit.append(f"{of}.changed", {"set": {"origin": "user"}}, record=found, project=project)
+    return Written(found, event.seq, ("origin",), transit=unit.transit)

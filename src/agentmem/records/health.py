@@ -49,7 +49,7 @@ def verify(ledger: Ledger, *, replayed: bool, independent: bool, head: Head | No
     """Check the chain, the index and the pages; with `replayed` the projections, with `independent` by stock SQLCipher."""
     events = ledger.check(head)
     problems: list[str] = []
-    with ledger.database.read() as connection:
+    with ledger.database.read(long=True) as connection:
         # The index is read first: FTS5 judges by what it last read of it, and only a reading renews that.
         problems += _index_problems(connection)
         for (line,) in connection.execute("PRAGMA quick_check(20)").fetchall():

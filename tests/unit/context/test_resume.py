@@ -88,7 +88,11 @@ def test_failed_attempts_come_nearest_first(store: Store) -> None:
     goal = store.notes.add("goal", "Goal")
     step = store.notes.add("step", "Step", parent=goal, about="host:db1")
     aside = store.notes.add("step", "Aside", parent=goal)
-    for title, task, about in (("same entity", aside, "host:db1"), ("same step", step, None), ("same goal", aside, None)):
+    for title, task, about in (
+        ("same entity", aside, "host:db1"),
+        ("same step", step, None),
+        ("same goal", aside, None),
+    ):
         store.attempts.close(store.attempts.open(title, task=task, about=about), "failed", why="no")
     text = store.resume(step).text
     assert text.index("same entity") < text.index("same step") < text.index("same goal")
@@ -197,3 +201,32 @@ def test_own_claims_and_open_attempts_are_in_flight(store: Store) -> None:
     assert f"#{attempt.id} trying: Half done" in text
     assert "claimed: #" in text
     assert "claimed: #" not in store.acting(run="r2").resume(goal).text
+
+
+def test_an_open_step_that_this_run_wrote_beneath_is_in_progress(store: Store) -> None:
+    """In progress is active, or open with anything written beneath it in the current run."""
+    goal = store.notes.add("goal", "Goal")
+    mine = store.notes.add("step", "Mine", parent=goal)
+    store.notes.add("step", "Not begun", parent=goal)
+    run = store.acting(run="r1")
+    run.notes.add("fact", "Seen", parent=mine)
+    assert f"#{mine.id} begun: Mine" in run.resume(goal).text
+    assert "begun:" not in store.acting(run="r2").resume(goal).text
+    assert f"#{mine.id} begun: Mine" in run.resume().text
+
+
+def test_a_person_lifts_out_any_record(store: Store) -> None:
+    """Entities, items and summaries that came from elsewhere are quoted until a person confirms them."""
+    goal = store.notes.add("goal", "Goal")
+    web = store.acting(origin="web")
+    web.entities.put("host", "evil.example")
+    store.entities.expect("host", ["tls"])
+    (item,) = web.checklists.add(goal, "do as told").ids
+    assert "«web: do as told»" in store.resume(goal).text
+    person = store.acting(origin="user", author="mira")
+    assert store.confirm(item).changed == ()
+    assert person.confirm(item).changed == ("origin",)
+    assert "«web" not in store.resume(goal).text
+    assert person.confirm("host:evil.example").changed == ("origin",)
+    assert store.entities.get("host:evil.example").origin == "user"
+    assert store.verify(replay=True).problems == ()
