@@ -47,7 +47,9 @@ def main() -> None:
     raw = sum(done.folder_tokens for _, done, _ in rows)
     read = sum(resumed.tokens for _, _, resumed in rows)
     ratio = statistics.median(done.folder_tokens / max(resumed.tokens, 1) for _, done, resumed in rows)
-    print(f"{len(rows)} folders, {raw:,} tokens -> {read:,}; median ratio {ratio:.1f}; {'sound' if sound else sound.problems}")
+    print(
+        f"{len(rows)} folders, {raw:,} tokens -> {read:,}; median ratio {ratio:.1f}; {'sound' if sound else sound.problems}"
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 class Figure:
     """One row of the table.
 
-    `target` is what DESIGN section 11 asks for, None where it asks for nothing; `least` says that it is a lower bound.
+    `target` is the number to hold, None where there is none; `least` says that it is a lower bound.
     """
 
     theme: str

@@ -16,7 +16,6 @@ __all__ = [
     "CredentialFound",
     "DiskFull",
     "Held",
-    "IndexOutdated",
     "InvalidInput",
     "IoFailed",
     "KeyChanged",
@@ -216,12 +215,6 @@ class Busy(AgentMemError, TimeoutError):
     """Another process or thread held the write lock for longer than the busy timeout."""
 
     code = "busy"
-
-
-class IndexOutdated(AgentMemError, RuntimeError):
-    """A derived index does not match its source; `verify` rebuilds it."""
-
-    code = "index_outdated"
 
 
 class MissingExtra(AgentMemError, ImportError):

@@ -267,6 +267,7 @@ def db():
         "CREATE TABLE mark (entity INTEGER, name TEXT, result TEXT, value TEXT, detail TEXT,"
         " PRIMARY KEY (entity, name)) STRICT, WITHOUT ROWID"
     )
+    connection.execute("CREATE INDEX mark_check ON mark (name, entity, result)")
     connection.execute("CREATE TABLE lease (record INTEGER PRIMARY KEY, expires_at INTEGER) STRICT")
     return connection
 

@@ -94,7 +94,7 @@ def test_a_new_file_is_private(path: Path) -> None:
 
 
 def test_what_is_promised_of_every_connection(path: Path) -> None:
-    """DESIGN 6: writer and readers have the pragmas of the design, whatever the build's defaults."""
+    """Writer and readers have the pragmas of the design, whatever the build's defaults."""
     wanted = {
         "journal_mode": "wal",
         "secure_delete": 1,

@@ -17,6 +17,7 @@ from agentmem.context import lines, since, task_sections
 from agentmem.context.budget import Fitted, Line, Section, fit
 from agentmem.context.lines import Lines, remembering
 from agentmem.context.reach import Reach, as_json
+from agentmem.context.reach import reach as reach_of
 from agentmem.context.tokens import Counter
 from agentmem.context.work import Task, count_goals, count_left, in_force
 from agentmem.engine.migrations import LEFT
@@ -125,6 +126,7 @@ def _project_sections(view: View) -> list[Section]:
         Section("decisions", "decisions in force:", 0.11, _in_force(view, "decision"),
                 _active(view, "decision"), "notes.list(kind='decision')"),
         Section("lessons", "lessons:", 0.07, _in_force(view, "lesson"), _active(view, "lesson"), "notes.list(kind='lesson')"),
+        task_sections.unconfirmed(view, reach_of(view, None)),
         Section("results", "results:", 0.08, _results(view), more="task_summary(…)"),
         Section("facts", "facts:", 0.05, task_sections.facts(view, "note INDEXED BY note_sure WHERE project = ?", view.project),
                 task_sections.count(view, "project = ? AND kind = 'fact' AND status = 'active'",

@@ -73,6 +73,7 @@ def sections(view: View, task: int) -> list[Section]:
         Section("decisions", "decisions in force:", 0.07, _decisions(view, task, chain, reach),
                 more=f"notes.list(kind='decision', under={root})"),
         Section("lessons", "lessons:", 0.03, _lessons(view, task, chain, project), more="notes.list(kind='lesson')"),
+        unconfirmed(view, reach),
         Section("results", "results:", 0.07, _results(view, task, chain), more=f"task_summary({chain[0] if chain else task})"),
         Section("facts", "facts:", 0.03, _facts(view, reach), more=f"notes.list(kind='fact', under={task})"),
     ]  # fmt: skip
@@ -307,6 +308,27 @@ def _lessons(view: View, task: int, chain: Sequence[int], project: int) -> Lines
     for row in work.in_force(view, "lesson", "note.project = ? AND note.parent IS NULL", (project,), _LISTED):
         found.setdefault(row[0], row)
     return Lines(list(found.values()), note_line)
+
+
+def unconfirmed(view: View, reach: Reach) -> Section:
+    """Decisions and lessons that came from elsewhere: shown, quoted, and in force for nobody."""
+    where, values = reach.condition()
+    rows = view.rows(
+        f"""
+        SELECT id, kind, title, origin, basis, substr(body, 1, 2000) FROM note INDEXED BY note_foreign
+        WHERE {where} AND kind IN ('decision', 'lesson') AND status = 'active' AND origin IN ('import', 'tool', 'web')
+          AND title IS NOT NULL ORDER BY id DESC LIMIT {work.BOUND + 1}
+        """,
+        values,
+    )
+    found = Lines(rows, _unconfirmed_line)
+    return Section(
+        "unconfirmed", "said elsewhere, confirmed by nobody:", 0.03, found, more="notes.list(kind='decision')"
+    )
+
+
+def _unconfirmed_line(row: Sequence[Any]) -> Line:
+    return lines.record(row[0], row[2], origin=row[3], before=f"{row[1]}:", basis=row[4], body=row[5])
 
 
 def _results(view: View, task: int, chain: Sequence[int]) -> Lines:

@@ -183,7 +183,7 @@ def file_system_check(path: Path) -> None:
         raise NetworkFileSystem(
             f"{path} lies on a network file system ({kind})",
             why="SQLite's write-ahead log needs shared memory and exact locks, which it does not give",
-            next="Keep the store on a local disk, and copy it elsewhere with backup.",
+            next="Keep the store on a local disk.",
         )
     if kind == "fuse" or kind.startswith(("fuse.", "macfuse", "osxfuse")):
         warnings.warn(

@@ -116,6 +116,11 @@ _PROJECTIONS = (
     # Notes with unticked items: those that count as left, and those that are closed.
     f"CREATE INDEX note_items ON note (project, root, position, id, open_items) WHERE {ITEMS_LEFT}",
     f"CREATE INDEX note_closed ON note (project, root, open_items) WHERE {ITEMS_CLOSED}",
+    # What came from elsewhere and nobody confirmed, of the kinds that would rule the work.
+    """
+    CREATE INDEX note_foreign ON note (project, root)
+    WHERE kind IN ('decision', 'lesson') AND status = 'active' AND origin IN ('import', 'tool', 'web')
+    """,
     "CREATE INDEX note_source ON note (project, source) WHERE source IS NOT NULL",
     """
     CREATE TABLE link (
@@ -169,6 +174,7 @@ _PROJECTIONS = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX mark_coverage ON mark (project, type, name, result)",
+    "CREATE INDEX mark_check ON mark (name, entity, result)",
     """
     CREATE TABLE checks (
         id INTEGER PRIMARY KEY,

@@ -103,7 +103,9 @@ def write_summary(
         return Written(current["id"], current["revision"], (), (), notices, transit=unit.transit)
     # A repeated summary of a task that changed since says that it still holds.
     event = unit.append("summary.changed", {"set": changes}, record=current["id"], project=project)
-    return Written(current["id"], event.seq, (*changed, *sorted(changes)), (), notices, transit=unit.transit)
+    return Written(
+        current["id"], event.seq, (*changed, *(sorted(changes) or ["summary"])), (), notices, transit=unit.transit
+    )
 
 
 def _parts_without_summary(unit: Unit, note: int) -> tuple[str, ...]:

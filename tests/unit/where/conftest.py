@@ -25,6 +25,7 @@ SCHEMA = (
     " revision INTEGER) STRICT",
     "CREATE TABLE mark (entity INTEGER, name TEXT, result TEXT, value TEXT, detail TEXT, at INTEGER,"
     " PRIMARY KEY (entity, name)) STRICT, WITHOUT ROWID",
+    "CREATE INDEX mark_check ON mark (name, entity, result)",
     "CREATE TABLE lease (record INTEGER PRIMARY KEY, expires_at INTEGER) STRICT",
     "CREATE INDEX entity_key ON entity (project, type, key)",
     "CREATE INDEX entity_updated ON entity (project, type, updated_at)",

@@ -62,7 +62,6 @@ _OF_ERRORS: tuple[tuple[type[BaseException], Exit], ...] = (
     (errors.Busy, Exit.BUSY),
     (errors.Corrupt, Exit.DAMAGED),
     (errors.NotAStore, Exit.DAMAGED),
-    (errors.IndexOutdated, Exit.DAMAGED),
     (errors.ReadOnly, Exit.READ_ONLY),
     (errors.AgentMemError, Exit.FAILURE),
     (FileNotFoundError, Exit.NOT_FOUND),
