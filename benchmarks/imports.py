@@ -16,28 +16,40 @@ HEAVY = ("numpy", "onnxruntime", "tokenizers", "cattrs", "markdown_it", "click",
 
 
 def figures(setting: Setting) -> list[Figure]:
-    """Interleaved starts of Python with and without the import, in milliseconds."""
-    rounds = 5 if setting.quick else 25
-    bare, ours, parts = [], [], []
-    _start("import agentmem")
+    """Starts of Python with and without the import, taking turns."""
+    rounds = 5 if setting.quick else 30
+    codes = {
+        "bare": "pass",
+        "package": "import agentmem",
+        "store": "from agentmem import Store",
+        "parts": "import apsw, attrs",
+    }
+    times: dict[str, list[float]] = {name: [] for name in codes}
+    for code in codes.values():  # so that all bytecode is there
+        _start(code)
     for _ in range(rounds):
-        bare.append(_start("pass"))
-        ours.append(_start("import agentmem"))
-        parts.append(_start("import apsw, attrs"))
-    loaded = subprocess.run(
-        [sys.executable, "-c", f"import agentmem, sys; print([name for name in {HEAVY!r} if name in sys.modules])"],
-        env={"PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    heavy = loaded.stdout.strip()
-    beyond = statistics.median([one - other for one, other in zip(ours, bare, strict=True)])
-    apsw_attrs = statistics.median([one - other for one, other in zip(parts, bare, strict=True)])
+        for name, code in codes.items():
+            times[name].append(_start(code))
+    beyond = {name: statistics.median(found) - statistics.median(times["bare"]) for name, found in times.items()}
+    more = {"bare": round(statistics.median(times["bare"]), 1), "of it apsw and attrs": round(beyond["parts"], 1)}
     return [
-        Figure("import", f"agentmem beyond bare Python, heavy modules {heavy}", beyond, "ms", 60,
-               more={"bare": round(statistics.median(bare), 1), "of it apsw and attrs": round(apsw_attrs, 1)})
-    ]  # fmt: skip
+        Figure("import", "agentmem beyond bare Python", beyond["package"], "ms", 60),
+        Figure("import", f"Store beyond bare Python, heavy modules {_heavy()}", beyond["store"], "ms", 60, more=more),
+    ]
+
+
+def _heavy() -> str:
+    code = f"from agentmem import *; import sys; print([name for name in {HEAVY!r} if name in sys.modules])"
+    return _run(code).strip()
 
 
 def _start(code: str) -> float:
     begun = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(SOURCES)}, check=True)
+    _run(code)
     return (time.perf_counter() - begun) * 1000
+
+
+def _run(code: str) -> str:
+    environment = {"PYTHONPATH": str(SOURCES)}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return found.stdout

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 # Tests choose keys and names of their own: those of the caller would change what they see.
 for name in $(compgen -e); do
-    case $name in AGENTMEM_* | PYTHONPATH | PYTHONHOME | PYTEST_ADDOPTS) unset "$name" ;; esac
+    case $name in AGENTMEM_* | PYTHONUNBUFFERED | PYTHONPATH | PYTHONHOME | PYTEST_ADDOPTS) unset "$name" ;; esac
 done
 
 environment=.venv-test

@@ -6,6 +6,10 @@ contains a command that deletes or overwrites anything.
 
 from __future__ import annotations
 
+import re
+import reprlib
+from typing import Final
+
 __all__ = [
     "AgentMemError",
     "Busy",
@@ -35,9 +39,57 @@ __all__ = [
     "WrongKey",
 ]
 
+UNSEEN: Final = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"
+"""Fillers, joiners and variation selectors, which Python takes for letters and accents. For use inside a character class."""
+
+_UNSEEN: Final = re.compile(f"[{UNSEEN}]")
+_SHOWN_CHARS: Final = 80
+_PART_CHARS: Final = 2000
+
+
+def shown(value: object) -> str:
+    """A value of a caller as a message may name it: one short line, whatever it is. Never fails.
+
+    Text stands in quotes; control, bidirectional and invisible characters are spelled as escapes.
+    """
+    try:
+        if isinstance(value, str):
+            text = repr(str.__getitem__(value, slice(_SHOWN_CHARS + 1)))
+        elif isinstance(value, int) and value.bit_length() > _SHOWN_CHARS:
+            text = f"a whole number of {value.bit_length()} bits"
+        else:
+            text = _BRIEF.repr(value)
+        return _cut(_spelled(text), _SHOWN_CHARS)
+    except Exception:  # noqa: BLE001  # a message about a bad value must not be lost to how the value describes itself
+        return f"a value of type {_cut(_spelled(type.__getattribute__(type(value), '__name__')), _SHOWN_CHARS)}"
+
+
+def _brief() -> reprlib.Repr:
+    brief = reprlib.Repr()
+    brief.maxlevel, brief.maxother = 3, _SHOWN_CHARS
+    return brief
+
+
+_BRIEF: Final = _brief()
+
+
+def _spelled(text: str) -> str:
+    r"""`text` with what does not show spelled as `\n`, `\x1b`, `\u202e`."""
+    if not text.isprintable():
+        text = "".join(each if each.isprintable() else _escape(each) for each in text)
+    return text if text.isascii() else _UNSEEN.sub(lambda found: _escape(found[0]), text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
 
 class AgentMemError(Exception):
-    """The base of every error of this package.
+    """The base of every error of this package. Its parts are one line each, whatever they quote.
 
     Args:
         what: What happened, one sentence.
@@ -48,10 +100,8 @@ class AgentMemError(Exception):
     code = "error"
 
     def __init__(self, what: str, *, why: str = "", next: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.why = why
-        self.next = next
+        self.what, self.why, self.next = (_spelled(_cut(part, _PART_CHARS)) for part in (what, why, next))
+        super().__init__(self.what)
 
     def __str__(self) -> str:
         """The three parts as sentences of one line, the code first."""
@@ -83,7 +133,7 @@ class WhereError(InvalidInput):
 
     def __init__(self, what: str, *, source: str, position: int, next: str = "") -> None:
         start = max(0, position - 40)
-        excerpt = source[start : position + 40].replace("\n", " ")
+        excerpt = source[start : position + 40]
         super().__init__(
             what, why=f"At character {position + 1}, marked by ⟨⟩: " + _marked(excerpt, position - start), next=next
         )

@@ -33,6 +33,8 @@ CHECKS_PER_DECLARATION: Final = 256
 TREE_LEVELS: Final = 64
 JSON_DEPTH: Final = 32
 INT_MAX: Final = 2**63 - 1
+TIME_LEAST: Final = -62_135_596_800_000_000  # the year 1, in microseconds since 1970 UTC
+TIME_MOST: Final = 253_402_300_799_999_999  # the end of the year 9999
 ITEMS_PER_CHECKLIST: Final = 10_000
 LINKS_PER_WRITE: Final = 64
 
@@ -61,6 +63,10 @@ BUDGET_MAX: Final = 1_000_000
 # Claims, in seconds
 CLAIM_SECONDS: Final = 900
 CLAIM_SECONDS_MAX: Final = 86_400
+
+# Waiting: for other writers; for events, for the index; in seconds
+BUSY_SECONDS_MAX: Final = 86_400
+WAIT_SECONDS_MAX: Final = 1_000_000_000
 
 # Requests remembered, in days
 REQUEST_DAYS: Final = 30

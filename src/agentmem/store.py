@@ -14,21 +14,22 @@ import apsw
 import attrs
 
 from agentmem import limits, text
+from agentmem.context import tokens
 from agentmem.context.tokens import Counter, count_tokens
 from agentmem.engine.database import Database
 from agentmem.engine.keys import Key
 from agentmem.engine.migrations import SCHEMA
-from agentmem.errors import InvalidInput, NotAStore
+from agentmem.errors import InvalidInput, NotAStore, shown
 from agentmem.log.ledger import Clock, Ledger, Transaction, system_clock
 from agentmem.recall import reindex
-from agentmem.records import claims, health, reports, scopes, validate
+from agentmem.records import claim_writes, claims, health, reports, scopes, validate
 from agentmem.records import confirm as confirmations
 from agentmem.records.attempts import Attempts
 from agentmem.records.base import Binding, Leases, Unit, View
 from agentmem.records.checklists import Checklists
 from agentmem.records.credentials import POLICIES, Policy
-from agentmem.records.entities import Entities, next_free
-from agentmem.records.events import Log, watched
+from agentmem.records.entities import Entities
+from agentmem.records.events import Log, kinds_of, watched
 from agentmem.records.kinds import FUNCTIONS, KINDS
 from agentmem.records.links import Links
 from agentmem.records.load import load
@@ -68,11 +69,20 @@ class _Shared:
         self.database = database
         self.ledger = ledger
         self.leases = Leases()
-        self.counter = counter
+        self._counter = counter
+        self._counter_sound = counter is count_tokens
         self.reindexing: threading.Thread | None = None
         # Up to which seq each run has had the news of its task.
         self.heard: dict[tuple[str | None, int], int] = {}
         self.lock = threading.Lock()
+
+    @property
+    def counter(self) -> Counter:
+        """Tokens of a text; a caller's own is tried before its first use."""
+        if not self._counter_sound:
+            tokens.check(self._counter)
+            self._counter_sound = True
+        return self._counter
 
 
 class Store:
@@ -142,20 +152,26 @@ class Store:
             NetworkFileSystem: SQLite's WAL is unsafe there.
             CipherMissing: Plain `apsw` shadows the build with encryption.
             Busy: Another process holds the file.
+            InvalidInput: An option is not acceptable.
         """
+        for name, option in (("create", create), ("read_only", read_only), ("encrypted", encrypted)):
+            validate.flag(option, name)
+        validate.callable_(counter, "counter")
+        validate.callable_(clock, "clock")
         actor = _actor(author, run, None, origin)
         policy: Any = validate.choice(credentials, "credentials", POLICIES)
-        name = default_project() if project is None else validate.label(project, "project", limits.PROJECT_CHARS)
+        in_project = default_project() if project is None else validate.project(project)
+        kept: Any = validate.choice(durability, "durability", ("full", "normal"))
         database = Database.open(
-            path,
+            validate.path(path),
             schema=SCHEMA,
             functions=FUNCTIONS,
             key=key,
             create=create,
             read_only=read_only,
             encrypted=encrypted,
-            durability=durability,
-            busy_timeout=busy_timeout,
+            durability=kept,
+            busy_timeout=validate.number(busy_timeout, "busy_timeout", 0, limits.BUSY_SECONDS_MAX),
             on_create=_identify,
         )
         try:
@@ -171,7 +187,7 @@ class Store:
         shared = _Shared(database, ledger, counter)
         if old_index and not read_only:
             shared.reindexing = reindex.in_background(database)
-        return cls(shared, Binding(ledger, name, actor, shared.leases, policy))
+        return cls(shared, Binding(ledger, in_project, actor, shared.leases, policy))
 
     def close(self) -> None:
         """Close the file for all views of it. Closing twice is fine."""
@@ -186,7 +202,7 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Store {str(self.path)!r} project={self.project!r}>"
+        return f"<Store {shown(str(self.path))} project={shown(self.project)}>"
 
     @property
     def path(self) -> Path:
@@ -210,8 +226,7 @@ class Store:
 
     def in_project(self, name: str) -> Store:
         """The same open file, another project."""
-        named = validate.label(name, "project", limits.PROJECT_CHARS)
-        return Store(self._shared, attrs.evolve(self._binding, project=named))
+        return Store(self._shared, attrs.evolve(self._binding, project=validate.project(name)))
 
     def acting(
         self,
@@ -265,9 +280,11 @@ class Store:
 
         with self._binding.reading() as view:
             found = None if task is None else note_id(view, task)
-            after = None if since is None else validate.whole(since, "since", 0, limits.INT_MAX)
+            after = validate.optional_cursor(since, "since")
             heard = self._news(view)
-            return resume(view, found, after=after, budget=budget, counter=self._shared.counter, news=heard)
+            answer = resume(view, found, after=after, budget=budget, counter=self._shared.counter, news=heard)
+            self._hear(view)
+            return answer
 
     def left(
         self,
@@ -284,14 +301,21 @@ class Store:
             type: Only the coverage of this type of entity.
             limit: At most so many entries in each list; the totals are of all.
             budget: Of the text, in tokens.
+
+        Raises:
+            NotFound: No entity, scope or declaration of the project is of the type; the nearest one is named.
         """
         from agentmem.context.left import left
 
         validate.page(limit)
         with self._binding.reading() as view:
             found = None if task is None else note_id(view, task)
+            if type is not None:
+                scopes.known_type(view, type, found)
             heard = self._news(view)
-            return left(view, found, type=type, limit=limit, budget=budget, counter=self._shared.counter, news=heard)
+            answer = left(view, found, type=type, limit=limit, budget=budget, counter=self._shared.counter, news=heard)
+            self._hear(view)
+            return answer
 
     def task_summary(self, task: Ref, *, budget: int = limits.BUDGET_DEFAULT) -> TaskSummary:
         """What a task and its parts come to: its summary, and those of everything beneath it."""
@@ -300,7 +324,15 @@ class Store:
         with self._binding.reading() as view:
             return task_summary(view, note_id(view, task), budget=budget, counter=self._shared.counter)
 
-    def graph(self, ref: Ref, *, depth: int = limits.TREE_LEVELS, limit: int = limits.PAGE, after: int = 0) -> Graph:
+    def graph(
+        self,
+        ref: Ref,
+        *,
+        depth: int = limits.TREE_LEVELS,
+        limit: int = limits.PAGE,
+        after: int = 0,
+        budget: int = limits.BUDGET_DEFAULT,
+    ) -> Graph:
         """A note or entity with all beneath it, depth first, and the links from these.
 
         Args:
@@ -308,16 +340,20 @@ class Store:
             depth: Levels beneath.
             limit: At most so many nodes.
             after: The `after` of the page before.
+            budget: Of the text, in tokens.
         """
         from agentmem.context.parts import graph
 
         validate.page(limit)
+        validate.cursor(after, "after")
         with self._binding.reading() as view:
             start, of = identify(view, ref)
             if of not in ("note", "entity"):
                 raise InvalidInput(f"#{start} is a {of}", why="A graph starts at a note or an entity")
             levels = validate.whole(depth, "depth", 0, limits.TREE_LEVELS)
-            return graph(view, start, of, depth=levels, limit=limit, after=after)
+            return graph(
+                view, start, of, depth=levels, limit=limit, after=after, budget=budget, counter=self._shared.counter
+            )
 
     def get(self, ref: Ref) -> Record:
         """A record in full, whatever its type.
@@ -356,32 +392,40 @@ class Store:
         """
         from agentmem.recall.find import find
 
-        binding = self._binding if project in (None, "*") else self.in_project(project or "")._binding
+        named = None if project is None else validate.project(project, everywhere=True)
+        binding = self._binding if named in (None, "*") else attrs.evolve(self._binding, project=named)
         with binding.reading() as view:
             return find(
                 view, query, kind=kind, status=status, under=under, about=about, tag=tag,
-                everywhere=project == "*", limit=limit, after=after,
+                everywhere=named == "*", limit=limit, after=after,
             )  # fmt: skip
 
     def news(self) -> tuple[str, ...]:
         """What the actor's task should hear since its last call, two lines at most; none without a task."""
         with self._binding.reading() as view:
-            return self._news(view)
+            found = self._news(view)
+            self._hear(view)
+            return found
 
     def _news(self, view: View) -> tuple[str, ...]:
+        """The news since the last answer that was given; nothing is taken as heard yet."""
         actor = self._binding.actor
         if actor.task is None:
             return ()
-        last = view.row("SELECT coalesce(max(seq), 0) FROM event")
-        seq = last[0] if last else 0
-        with self._shared.lock:
-            before = self._shared.heard.get((actor.run, actor.task))
-            self._shared.heard[actor.run, actor.task] = seq
-        if before is None or before >= seq:
+        before = self._shared.heard.get((actor.run, actor.task))
+        if before is None:
             return ()
         from agentmem.context.news import news
 
         return news(view, actor.task, before)
+
+    def _hear(self, view: View) -> None:
+        """Take the news as heard, once the answer with it is made; not inside a transaction, whose seqs may be taken back."""
+        actor = self._binding.actor
+        if actor.task is None or self._shared.database.in_write():
+            return
+        with self._shared.lock:
+            self._shared.heard[actor.run, actor.task] = view.seq
 
     # Writing
 
@@ -403,18 +447,22 @@ class Store:
         )
 
     def checkpoints(
-        self, task: Ref | None = None, *, limit: int = 20, before: int | None = None
+        self, task: Ref | None | Unset = UNSET, *, limit: int = 20, before: int | None = None
     ) -> tuple[Checkpoint, ...]:
-        """The checkpoints of a task, or of the project without a task, newest first; continue with `before=` the last id."""
+        """The checkpoints of the project and its tasks, newest first; continue with `before=` the last id.
+
+        Args:
+            task: Only those of a task; None for those of the project itself.
+            limit: At most so many.
+            before: Continue before the checkpoint of this id.
+        """
         validate.page(limit)
+        last = limits.INT_MAX if before is None else validate.cursor(before, "before")
         with self._binding.reading() as view:
+            if isinstance(task, Unset):
+                return reports.every_checkpoint(view, limit=limit, before=last)
             found = None if task is None else note_id(view, task)
-            sql = f"""
-            SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint
-            WHERE project = ? AND task IS ? AND id < ? AND text IS NOT NULL ORDER BY id DESC LIMIT ?
-            """
-            rows = view.rows(sql, (view.project, found, limits.INT_MAX if before is None else before, limit))
-            return tuple(Checkpoint(*row) for row in rows)
+            return reports.checkpoints(view, found, limit=limit, before=last)
 
     def summarize(
         self,
@@ -515,36 +563,21 @@ class Store:
         def command(unit: Unit) -> WrittenMany:
             if type is not None:
                 if refs is not None:
-                    raise InvalidInput("refs and type= exclude each other")
-                count = validate.whole(n, "n", 1, limits.BATCH)
-                taken = next_free(unit, type, where, parameters, count, lasting)
-                return WrittenMany(taken, created=len(taken), transit=unit.transit)
+                    raise InvalidInput("refs and type= exclude each other", next="Leave one of them out")
+                return claim_writes.claim_next(unit, type, where, parameters, n, lasting)
             if refs is None:
                 raise InvalidInput("Nothing to claim", next="Give refs, or type= and n=")
-            wanted = claims.claimable(unit, _several(refs))
-            new = claims.take(unit, wanted, seconds=lasting)
-            return WrittenMany(tuple(wanted), created=len(new), changed=len(wanted) - len(new), transit=unit.transit)
+            return claim_writes.claim(unit, refs, lasting)
 
         return self._binding.run("claim", {}, None, command)
 
     def release(self, refs: Iterable[Ref] | Ref | None = None) -> WrittenMany:
         """Give claims back: of the records, or all of this run's. One that nobody holds is passed over."""
-
-        def command(unit: Unit) -> WrittenMany:
-            if refs is None:
-                held = unit.rows("SELECT record FROM lease WHERE run IS ? ORDER BY record", (unit.actor.run,))
-                wanted = [record for (record,) in held if claims.held_by(unit, record)]
-            else:
-                wanted = claims.claimable(unit, _several(refs))
-            released = claims.release(unit, wanted)
-            return WrittenMany(
-                tuple(wanted), changed=len(released), unchanged=len(wanted) - len(released), transit=unit.transit
-            )
-
-        return self._binding.run("release", {}, None, command)
+        return self._binding.run("release", {}, None, lambda unit: claim_writes.release(unit, refs))
 
     def claims(self, *, mine: bool = False) -> tuple[Claim, ...]:
         """The live claims of the store, or this run's own."""
+        validate.flag(mine, "mine")
         with self._binding.reading() as view:
             found = claims.live(view)
             return tuple(claim for claim in found if claim.mine or not mine)
@@ -555,11 +588,7 @@ class Store:
 
     def adopt_claims(self, token: str) -> None:
         """Continue the claims of another process of this run, by the token it gave."""
-        try:
-            secret = bytes.fromhex(token)
-        except ValueError:
-            raise InvalidInput("This is no claim token") from None
-        self._shared.leases.adopt(self._binding.actor.run, secret)
+        self._shared.leases.adopt(self._binding.actor.run, claims.secret_of(token))
 
     # From and to other forms
 
@@ -590,10 +619,14 @@ class Store:
             NotFound: There is nothing at the path.
         """
         validate.choice(origin, "origin", ("agent", "import"))
+        validate.flag(dry_run, "dry_run")
+        types = validate.tokens(entities, "entity")
+        if progress is not None:
+            validate.callable_(progress, "progress")
         from agentmem.transfer import importer
 
         return importer.run(
-            self._binding, path, origin=origin, entities=tuple(entities), dry_run=dry_run, budget=budget,
+            self._binding, path, origin=origin, entities=types, dry_run=dry_run, budget=budget,
             counter=self._shared.counter, progress=progress,
         )  # fmt: skip
 
@@ -610,6 +643,10 @@ class Store:
         Raises:
             Corrupt: The chain is broken; names the event.
         """
+        validate.flag(replay, "replay")
+        validate.flag(independent, "independent")
+        if head is not None:
+            health.accepted_head(head)
         return health.verify(self._shared.ledger, replayed=replay, independent=independent, head=head)
 
     def wait_for_index(self, timeout: float | None = None) -> bool:
@@ -621,6 +658,8 @@ class Store:
         Returns:
             Whether it is.
         """
+        if timeout is not None:
+            validate.seconds(timeout, "timeout")
         if self._shared.reindexing is not None:
             self._shared.reindexing.join(timeout)
         with self._shared.database.read() as connection:
@@ -641,20 +680,16 @@ class Store:
             kinds: Only these kinds of event.
             timeout: End after so many seconds without an event; never if None.
         """
-        ledger = self._shared.ledger
-        last = ledger.head().seq if after is None else after
-        return watched(self._binding, last, tuple(kinds), timeout)
+        if timeout is not None:
+            validate.seconds(timeout, "timeout")
+        of_kinds = kinds_of(self._binding, kinds)
+        last = self._shared.ledger.head().seq if after is None else validate.cursor(after, "after")
+        return watched(self._binding, last, of_kinds, timeout)
 
 
 def _actor(author: str | None, run: str | None, task: int | None, origin: str) -> Actor:
     chosen: Any = validate.choice(origin, "origin", ORIGINS)
     return Actor(validate.optional_label(author, "author"), validate.optional_label(run, "run"), task, chosen)
-
-
-def _several(refs: Iterable[Ref] | Ref) -> list[Ref]:
-    if isinstance(refs, (int, str)) or hasattr(refs, "id"):
-        return [refs]  # type: ignore[list-item]
-    return validate.batch(refs, "refs")
 
 
 def _identify(connection: apsw.Connection) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, get_args, runtime_c
 
 from attrs import field, frozen
 
+from agentmem.errors import InvalidInput, shown
+
 NoteKind: TypeAlias = Literal["goal", "step", "attempt", "fact", "decision", "question", "lesson"]
 Status: TypeAlias = Literal["open", "active", "done", "failed", "dropped", "worked", "unclear"]
 Outcome: TypeAlias = Literal["worked", "failed", "unclear"]
@@ -43,6 +45,8 @@ STATUSES: Final[Mapping[str, tuple[str, ...]]] = {
 
 TASK_KINDS: Final = ("goal", "step")
 UNFINISHED: Final = ("open", "active")
+CLOSED: Final = ("done", "failed", "dropped")  # what closes a goal or step
+ALL_STATUSES: Final = tuple(sorted(get_args(Status)))
 
 
 class Unset(enum.Enum):
@@ -72,8 +76,22 @@ Json: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 
 
 def moment(microseconds: int) -> _datetime.datetime:
-    """The UTC datetime of a time as agentmem keeps it."""
-    return _datetime.datetime.fromtimestamp(microseconds / 1_000_000, tz=_datetime.UTC)
+    """The UTC datetime of a time as agentmem keeps it.
+
+    Raises:
+        InvalidInput: It is no whole number, or not within the years 1 to 9999.
+    """
+    try:
+        if type(microseconds) is int:
+            return _EPOCH + _datetime.timedelta(microseconds=microseconds)
+    except OverflowError:
+        pass
+    raise InvalidInput(
+        f"{shown(microseconds)} is no time", why="It is whole microseconds since 1970 UTC, within the years 1 to 9999"
+    )
+
+
+_EPOCH: Final = _datetime.datetime(1970, 1, 1, tzinfo=_datetime.UTC)
 
 
 class Transit:
@@ -153,8 +171,26 @@ class Brief:
     origin: Origin = "agent"
 
 
+class InTransit:
+    """What a write answers: its ids may go with the transaction it was made in."""
+
+    __slots__ = ()
+
+    _transit: Transit | None
+
+    @property
+    def provisional(self) -> bool:
+        """Whether the ids may still be given to other records: the transaction is not committed."""
+        return self._transit is not None and self._transit.state == "open"
+
+    @property
+    def void(self) -> bool:
+        """Whether the transaction was rolled back: the ids mean nothing."""
+        return self._transit is not None and self._transit.state == "rolled_back"
+
+
 @frozen
-class Written:
+class Written(InTransit):
     """What a write did to one record.
 
     `changed` names the fields that differ now; empty means that nothing did, and no event was
@@ -170,16 +206,6 @@ class Written:
     repeated: bool = False
     gone: bool = False
     _transit: Transit | None = field(default=None, eq=False, repr=False)
-
-    @property
-    def provisional(self) -> bool:
-        """Whether the id may still be given to another record: its transaction is not committed."""
-        return self._transit is not None and self._transit.state == "open"
-
-    @property
-    def void(self) -> bool:
-        """Whether the transaction it was made in was rolled back: the id means nothing."""
-        return self._transit is not None and self._transit.state == "rolled_back"
 
 
 @frozen
@@ -203,7 +229,7 @@ class Earlier:
 
 
 @frozen
-class WrittenMany:
+class WrittenMany(InTransit):
     """What a write did to many records, in the order they were given.
 
     `ids` has one id each; the three counts add up to their number.
@@ -216,16 +242,6 @@ class WrittenMany:
     notices: tuple[str, ...] = ()
     repeated: bool = False
     _transit: Transit | None = field(default=None, eq=False, repr=False)
-
-    @property
-    def provisional(self) -> bool:
-        """Whether the ids may still be given to other records: the transaction is not committed."""
-        return self._transit is not None and self._transit.state == "open"
-
-    @property
-    def void(self) -> bool:
-        """Whether the transaction was rolled back: the ids mean nothing."""
-        return self._transit is not None and self._transit.state == "rolled_back"
 
 
 @frozen
@@ -255,7 +271,7 @@ class Note:
     """A goal, step, attempt, fact, decision, question or lesson.
 
     `title` and `body` are None after a purge. `why` belongs to attempts, `scope` to tasks.
-    `summary` is the id of the current summary. `origin` is the least trusted of its whole text.
+    `origin` is the least trusted of its whole text.
     """
 
     id: int
@@ -299,6 +315,7 @@ class Link:
     seq: int
     author: str | None
     run: str | None
+    origin: Origin
 
 
 @frozen
@@ -407,6 +424,7 @@ class ExpectedChecks:
     type: str
     where: str | None
     names: tuple[str, ...]
+    origin: Origin
     revision: int
 
 

@@ -298,7 +298,7 @@ def test_the_origin_of_a_note_is_the_least_trusted_of_its_text(store: Store) -> 
     note = store.acting(origin="user").notes.add("fact", "Port")
     store.notes.update(note, append="By the agent")
     assert store.notes.get(note).origin == "agent"
-    store.acting(origin="web").notes.update(note, status="dropped", tags=["seen"])
+    store.acting(origin="web").notes.update(note, status="dropped", pin=True)
     assert store.notes.get(note).origin == "agent"
     store.acting(origin="tool").notes.update(note, append="By a tool")
     assert store.notes.get(note).origin == "tool"

@@ -42,7 +42,7 @@ def test_checkpoints_are_of_a_task_or_of_the_project(store: Store, goal: int) ->
         store.checkpoint(f"Task {number}", task=goal)
     store.checkpoint("Project")
     assert [each.text for each in store.checkpoints(goal)] == [f"Task {number}" for number in (4, 3, 2, 1, 0)]
-    assert [each.text for each in store.checkpoints()] == ["Project"]
+    assert [each.text for each in store.checkpoints(None)] == ["Project"]
     page = store.checkpoints(goal, limit=2)
     assert [each.text for each in store.checkpoints(goal, before=page[-1].id, limit=2)] == ["Task 2", "Task 1"]
     assert store.in_project("other").checkpoints() == ()

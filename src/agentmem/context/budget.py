@@ -23,7 +23,7 @@ from attrs import evolve, frozen
 
 from agentmem import limits
 from agentmem.context.tokens import Counter, count_tokens, cut
-from agentmem.errors import InvalidInput
+from agentmem.errors import InvalidInput, shown
 
 __all__ = ["Fitted", "Line", "Section", "fit"]
 
@@ -120,7 +120,7 @@ def fit(
         more: The call that fetches the whole answer, named where the budget has no room for one call per section.
 
     Raises:
-        InvalidInput: The budget is out of range, or two sections have one name.
+        InvalidInput: The budget is out of range or too small for anything by this counter, or two sections have one name.
     """
     _check(sections, budget)
     boxes = [_Box(section, counter) for section in (Section(HEAD, "", head_share, head), *sections) if section.count]
@@ -138,7 +138,7 @@ def fit(
 def _check(sections: Sequence[Section], budget: int) -> None:
     if type(budget) is not int or not limits.BUDGET_MIN <= budget <= limits.BUDGET_MAX:
         raise InvalidInput(
-            f"budget={budget!r} is out of range",
+            f"budget={shown(budget)} is out of range",
             why=f"It is in tokens, from {limits.BUDGET_MIN} to {limits.BUDGET_MAX}",
             next=f"Leave it out for {limits.BUDGET_DEFAULT}, or give a whole number in that range",
         )
@@ -310,6 +310,12 @@ def _cut_to_fit(boxes: Sequence[_Box], budget: int, counter: Counter, more: str)
         if fitted.tokens <= budget:
             return fitted
     text = cut(_cut_in_all(nothing, more), budget, counter)
+    if not text:
+        raise InvalidInput(
+            f"Nothing fits into budget={budget}",
+            why="By the store's counter= the mere line that says what was cut costs more",
+            next="Give a larger budget, or open the store with another counter=",
+        )
     return evolve(fitted, text=text, tokens=counter(text))
 
 
@@ -407,7 +413,7 @@ def _lengthened(shown: Sequence[_Shown], spare: int, counter: Counter) -> Iterat
             if text != line.text and spare >= STUB_TOKENS:
                 cost = counter(text + "\n")
                 longer = _form(line, cost + spare, counter)
-                if longer is not None and len(longer) > len(text):
+                if longer is not None and (longer == line.text or len(longer) > len(text)):
                     texts[index] = longer
                     spare -= counter(longer + "\n") - cost
         yield _Shown(part.box, texts)

@@ -9,7 +9,9 @@ from attrs import frozen
 
 from agentmem.records.base import View
 from agentmem.records.entities import declarations, matching
-from agentmem.types import Scope
+from agentmem.records.sql import Sql
+from agentmem.records.validate import less_trusted
+from agentmem.types import Origin, Scope
 
 _DONE: Final = "mark.result <> 'error'"
 
@@ -18,7 +20,8 @@ _DONE: Final = "mark.result <> 'error'"
 class CheckLeft:
     """One check over the entities of a scope: `left` have no mark of it, or an `error`.
 
-    `type`, `where` and `check` say which; `total` is how many entities there are, `failed` how many failed it.
+    `type`, `where` and `check` say which; `total` is how many entities there are, `failed` how many failed it;
+    `origin` is of the scope or declaration.
     """
 
     type: str
@@ -27,6 +30,7 @@ class CheckLeft:
     total: int
     left: int
     failed: int
+    origin: Origin = "agent"
 
 
 @frozen
@@ -40,16 +44,17 @@ class Missing:
     checks: tuple[str, ...]
 
 
-def of_scope(view: View, scope: Scope) -> tuple[CheckLeft, ...]:
-    """The coverage of a scope, by check. Without checks of its own those declared for the type count.
+def of_scope(view: View, scope: Scope, origin: Origin) -> tuple[CheckLeft, ...]:
+    """The coverage of a scope of this origin, by check. Without checks of its own those declared for the type count.
 
     A declaration with a filter counts over the entities of the scope that match it.
     """
     if scope.checks:
-        return _covered(view, scope.type, scope.where, None, scope.checks)
+        return _covered(view, scope.type, scope.where, None, scope.checks, origin)
     found: list[CheckLeft] = []
     for declared in declarations(view, scope.type):
-        found += _covered(view, scope.type, scope.where, declared.where, declared.names)
+        least = less_trusted(origin, declared.origin)
+        found += _covered(view, scope.type, scope.where, declared.where, declared.names, least)
     return tuple(found)
 
 
@@ -57,12 +62,12 @@ def of_project(view: View, type: str | None = None) -> tuple[CheckLeft, ...]:
     """The coverage of everything that is declared as expected in the project."""
     found: list[CheckLeft] = []
     for declared in declarations(view, type):
-        found += _covered(view, declared.type, None, declared.where, declared.names)
+        found += _covered(view, declared.type, None, declared.where, declared.names, declared.origin)
     return tuple(found)
 
 
 def _covered(
-    view: View, type: str, where: str | None, filter: str | None, checks: Sequence[str]
+    view: View, type: str, where: str | None, filter: str | None, checks: Sequence[str], origin: Origin
 ) -> tuple[CheckLeft, ...]:
     shown = " and ".join(part for part in (where, filter) if part) or None
     if shown is None:
@@ -73,32 +78,32 @@ def _covered(
     for check in checks:
         results = counts.get(check, {})
         done = sum(number for result, number in results.items() if result != "error")
-        found.append(CheckLeft(type, shown, check, total, total - done, results.get("fail", 0)))
+        found.append(CheckLeft(type, shown, check, total, total - done, results.get("fail", 0), origin))
     return tuple(found)
 
 
 def _whole_type(view: View, type: str) -> tuple[int, dict[str, dict[str, int]]]:
-    row = view.row(
+    total = view.number(
         "SELECT count(*) FROM entity WHERE project = ? AND type = ? AND key IS NOT NULL", (view.project, type)
     )
     sql = "SELECT name, result, count(*) FROM mark WHERE project = ? AND type = ? GROUP BY name, result"
-    return (row[0] if row else 0), _by_check(view.rows(sql, (view.project, type)))
+    return total, _by_check(view.rows(sql, (view.project, type)))
 
 
 def _filtered(view: View, type: str, where: str | None, filter: str | None) -> tuple[int, dict[str, dict[str, int]]]:
     rows, bound = both(view, type, where, filter)
-    total = view.row(f"SELECT count(*) {rows}", bound)
+    total = view.number(f"SELECT count(*) {rows}", bound)
     sql = f"SELECT name, result, count(*) FROM mark WHERE entity IN (SELECT e.id {rows}) GROUP BY name, result"
-    return (total[0] if total else 0), _by_check(view.rows(sql, bound))
+    return total, _by_check(view.rows(sql, bound))
 
 
-def both(view: View, type: str, where: str | None, filter: str | None) -> tuple[str, list[Any]]:
+def both(view: View, type: str, where: str | None, filter: str | None) -> Sql:
     """`FROM … WHERE …` for the entities of a type that match two stored conditions."""
     (rows, bound), _ = matching(view, type, where, stored=True)
     if filter is None:
-        return rows, bound
+        return Sql(rows, bound)
     (further, values), _ = matching(view, type, filter, stored=True)
-    return f"{rows} AND e.id IN (SELECT e.id {further})", [*bound, *values]
+    return Sql(f"{rows} AND e.id IN (SELECT e.id {further})", [*bound, *values])
 
 
 def _by_check(rows: Sequence[tuple[Any, ...]]) -> dict[str, dict[str, int]]:

@@ -18,7 +18,7 @@ import re
 import unicodedata
 from typing import Final
 
-from agentmem.errors import InvalidInput
+from agentmem.errors import InvalidInput, shown
 
 __all__ = [
     "csv_cell",
@@ -156,7 +156,7 @@ def _contained(text: str) -> str:
 
 def _checked_origin(origin: str) -> str:
     if not _ORIGIN.fullmatch(origin):
-        raise InvalidInput(f"{origin!r} is no origin", next="Use one of agent, user, tool, web, import")
+        raise InvalidInput(f"{shown(origin)} is no origin", next="Use one of agent, user, tool, web, import")
     return str(origin)
 
 

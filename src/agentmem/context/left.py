@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-import attrs
 from attrs import evolve, frozen
 
 from agentmem.context import coverage, lines, work
+from agentmem.context.answer import Answer, nonzero
 from agentmem.context.budget import Fitted, Line, Section, fit
 from agentmem.context.coverage import CheckLeft, Missing
 from agentmem.context.lines import Lines, remembering
@@ -34,6 +34,7 @@ class Step:
     id: int
     kind: str
     title: str
+    origin: str
     status: str
     open_items: int
     blocked_by: tuple[int, ...]
@@ -45,6 +46,7 @@ class OpenItem:
 
     ref: str
     text: str
+    origin: str
 
 
 @frozen
@@ -53,13 +55,14 @@ class ScopeLeft:
 
     task: int
     title: str
+    origin: str
     scope: Scope
     checks: tuple[CheckLeft, ...]
     missing: tuple[Missing, ...]
 
 
 @frozen
-class Left:
+class Left(Answer):
     """What is not done.
 
     Attributes:
@@ -98,12 +101,7 @@ class Left:
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON."""
-        return attrs.asdict(self) | {"marks_total": self.marks_total}
-
-    def _repr_html_(self) -> str:
-        from agentmem.context.escape import html
-
-        return f"<pre>{html(self.text)}</pre>"
+        return super().to_dict() | {"marks_total": self.marks_total}
 
 
 @frozen
@@ -167,19 +165,19 @@ def _scopes(view: View, reach: Reach, type: str | None, listed: int) -> tuple[Sc
     """The coverage of the scopes of unfinished tasks: of the task and those beneath it, or of the project."""
     where, values = reach.condition()
     sql = f"""
-    SELECT id, title, scope FROM note INDEXED BY note_scope
+    SELECT id, title, origin, scope FROM note INDEXED BY note_scope
     WHERE {where} AND scope IS NOT NULL AND shut = 0 AND kind IN ('goal', 'step')
       AND (status IN ('open', 'active') OR id = ?) AND title IS NOT NULL ORDER BY id
     """
     inside = None if reach.nodes is None else {node.id for node in reach.nodes}
     rows = [row for row in view.rows(sql, (*values, reach.task)) if inside is None or row[0] in inside]
     found = []
-    for note, title, scope in rows[:_SCOPES]:
+    for note, title, origin, scope in rows[:_SCOPES]:
         covers = note_rows.scope_of(plain(scope))
         if type is None or covers.type == type:
-            checks = coverage.of_scope(view, covers)
+            checks = coverage.of_scope(view, covers, origin)
             lacking = _missing(view, checks, listed)
-            found.append(ScopeLeft(note, title, covers, checks, lacking))
+            found.append(ScopeLeft(note, title, origin, covers, checks, lacking))
     return tuple(found)
 
 
@@ -298,7 +296,7 @@ def missing_line(one: Missing) -> Line:
 
 def count_line(check: CheckLeft, task: int | None) -> Line:
     """`endpoint × authz: 12 of 200 left, 3 failed`."""
-    which = f" where {lines.inline(check.where)}" if check.where else ""
+    which = f" where {lines.inline(check.where, check.origin)}" if check.where else ""
     failed = f", {check.failed} failed" if check.failed else ""
     of = f"#{task} " if task is not None else ""
     return Line(f"{of}{check.type}{which} × {check.check}: {check.left} of {check.total} left{failed}")
@@ -324,21 +322,21 @@ def step_line(step: work.Task, blocked_by: Any = (), *, within: bool = False, bo
 
 def _answer(found: Gathered, task: int | None, fitted: Fitted) -> Left:
     steps = tuple(
-        Step(one.id, one.kind, one.title, one.status, one.open_items, tuple(found.blocked.get(one.id, ())))
+        Step(one.id, one.kind, one.title, one.origin, one.status, one.open_items, tuple(found.blocked.get(one.id, ())))
         for one in found.steps
     )
     return Left(
         task,
         steps,
         found.steps_total,
-        tuple(OpenItem(f"{note}.{number}", text) for note, number, text, _ in found.items),
+        tuple(OpenItem(f"{note}.{number}", text, origin) for note, number, text, origin in found.items),
         found.items_total,
         found.scopes,
         found.expected,
         tuple((top, title, number) for top, title, _, number in found.closed),
         fitted.text,
         fitted.tokens,
-        {name: number for name, number in fitted.omitted.items() if number},
+        nonzero(fitted.omitted),
     )
 
 

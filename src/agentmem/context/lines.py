@@ -57,15 +57,17 @@ def record(
     if after:
         head += f" {after}"
         short += f" {after}"
-    more = _beyond(body, title, basis) if body else ""
+    more = _beyond(body, title, basis, why) if body else ""
     if more:
         short = head
         head += f": {inline(more, origin)}"
     return Line(head, short if short != head else None, f"get({found})", limit)
 
 
-def _beyond(body: str, title: str | None, basis: str | None) -> str:
-    """What a body says beyond the title and the basis, which imported records often repeat."""
+def _beyond(body: str, title: str | None, basis: str | None, why: str | None) -> str:
+    """What a body says beyond title, basis and reason, which imported records often repeat."""
+    if why and why.strip() in body:
+        return ""
     rest = body.strip().lstrip("*_ ")
     for told in (title, basis):
         if told and rest.startswith(told.rstrip("…")):

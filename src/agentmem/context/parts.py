@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import attrs
 from attrs import frozen
 
 from agentmem.context import lines
+from agentmem.context.answer import Answer, nonzero
 from agentmem.context.budget import Line, Section, fit
 from agentmem.context.tokens import Counter
 from agentmem.errors import NotFound
 from agentmem.records import links, reports, tree
 from agentmem.records.base import View
-from agentmem.types import Link, Summary
+from agentmem.records.sql import qualified
+from agentmem.types import CLOSED, Link, Summary
 
 _PARTS: Final = 500  # goals and steps walked; the count is exact beyond it
 _SUMMARY_TOKENS: Final = 400
@@ -32,7 +33,7 @@ class Part:
 
 
 @frozen
-class TaskSummary:
+class TaskSummary(Answer):
     """What a task and its parts come to.
 
     Attributes:
@@ -56,36 +57,25 @@ class TaskSummary:
     tokens: int
     omitted: dict[str, int]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The answer as JSON."""
-        return attrs.asdict(self)
-
-    def _repr_html_(self) -> str:
-        from agentmem.context.escape import html
-
-        return f"<pre>{html(self.text)}</pre>"
-
 
 def task_summary(view: View, task: int, *, budget: int, counter: Counter) -> TaskSummary:
     """The answer of `store.task_summary`."""
-    row = view.row("SELECT title, status, origin FROM note WHERE id = ?", (task,))
-    assert row is not None  # ids come from refs
+    title, status, origin = view.one("SELECT title, status, origin FROM note WHERE id = ?", (task,))
     own = reports.summary_of(view, task)
     parts, total = _parts(view, task)
-    open_items = view.row(
+    left = view.number(
         f"{tree.BENEATH} SELECT coalesce(sum(open_items), 0) FROM beneath JOIN note USING (id)"
         " WHERE shut = 0 AND status NOT IN ('done', 'failed', 'dropped')",
         (task,),
     )
-    without = tuple(part.id for part in parts if part.summary is None and part.status in ("done", "failed", "dropped"))
-    head = [Line(f"#{task} [{row[1]}] {lines.inline(row[0], row[2])}", limit=120)]
+    without = tuple(part.id for part in parts if part.summary is None and part.status in CLOSED)
+    head = [Line(f"#{task} [{status}] {lines.inline(title, origin)}", limit=120)]
     if own is not None:
         head += summary_lines(own, limit=_SUMMARY_TOKENS)
     shown = [_part_line(part) for part in parts]
     missing = (
         [Line("finished without a summary: " + ", ".join(f"#{part}" for part in without), limit=120)] if without else []
     )
-    left = open_items[0] if open_items else 0
     notes = [Line(f"{lines.counted(left, 'unticked item')} beneath: left(task={task})")] if left else []
     fitted = fit(
         head,
@@ -98,12 +88,13 @@ def task_summary(view: View, task: int, *, budget: int, counter: Counter) -> Tas
         head_share=0.4,
         more=f"graph({task})",
     )
-    omitted = {name: number for name, number in fitted.omitted.items() if number}
-    return TaskSummary(task, own, tuple(parts), total, without, left, fitted.text, fitted.tokens, omitted)
+    return TaskSummary(
+        task, own, tuple(parts), total, without, left, fitted.text, fitted.tokens, nonzero(fitted.omitted)
+    )
 
 
 def _parts(view: View, task: int) -> tuple[list[Part], int]:
-    columns = ", ".join(f"summary.{name}" for name in reports.SUMMARY_COLUMNS.split(", "))
+    columns = qualified(reports.SUMMARY_COLUMNS, "summary")
     sql = f"""
     {tree.BENEATH}, numbered AS (SELECT id, level, row_number() OVER () AS turn FROM beneath WHERE id <> ?1)
     SELECT note.id, numbered.level, note.title, note.status, note.origin, {columns}
@@ -116,7 +107,7 @@ def _parts(view: View, task: int) -> tuple[list[Part], int]:
         written = row[5:]
         summary = None
         if written[0] is not None and (written[2] is not None or written[3] is not None):
-            summary = reports.summary(written, reports.stale(view, row[0], written[9]))
+            summary = reports.summary(view, written)
         parts.append(Part(row[0], row[1], lines.inline(row[2], row[4]), row[3], summary))
     return parts, len(rows)
 
@@ -150,50 +141,37 @@ def _part_line(part: Part) -> Line:
 
 @frozen
 class Node:
-    """One record of a graph, `level` steps from its start."""
+    """One record of a graph, `level` steps from its start. `title` is the text itself, of this `origin`."""
 
     id: int
     level: int
     kind: str
     status: str
     title: str
+    origin: str
     parent: int | None
 
 
 @frozen
-class Graph:
+class Graph(Answer):
     """A record with what lies beneath it and the links among these, depth first.
 
-    `after` continues it; None at its end.
+    `after` continues it; None at its end. `text` is the tree drawn within the budget.
     """
 
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
     after: int | None
     text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The answer as JSON."""
-        return attrs.asdict(self)
+    tokens: int
 
 
-def graph(view: View, start: int, of: str, *, depth: int, limit: int, after: int) -> Graph:
+def graph(
+    view: View, start: int, of: tree.Table, *, depth: int, limit: int, after: int, budget: int, counter: Counter
+) -> Graph:
     """The answer of `store.graph`; `after` is the last node of the page before, 0 for the first page."""
-    if of == "note":
-        columns, table = "kind, status, title, note.parent, note.origin", "note"
-        place = "note.position"
-    else:
-        columns, table = "type, status, key, entity.parent, entity.origin", "entity"
-        place = "0.0"
-    sql = f"""
-    WITH RECURSIVE beneath (id, level, place) AS (
-        VALUES (?1, 0, 0.0)
-        UNION ALL
-        SELECT {table}.id, level + 1, {place} FROM beneath JOIN {table} ON {table}.parent = beneath.id WHERE level < ?2
-        ORDER BY 2 DESC, 3, 1
-    )
-    SELECT beneath.id, level, {columns} FROM beneath JOIN {table} USING (id)
-    """
+    columns = "kind, status, title, parent, origin" if of == "note" else "type, status, key, parent, origin"
+    sql = f"{tree.beneath(of, bounded=True)} SELECT id, level, {columns} FROM beneath JOIN {of} USING (id)"
     rows: list[Any] = []
     waiting = bool(after)
     for row in view.connection.execute(sql, (start, depth)):
@@ -204,12 +182,24 @@ def graph(view: View, start: int, of: str, *, depth: int, limit: int, after: int
         waiting = waiting and row[0] != after
     if waiting:
         raise NotFound(f"#{after} is not beneath #{start} any more", next="Begin again without after=")
-    nodes = [Node(row[0], row[1], row[2], row[3], row[4] or "", row[5]) for row in rows[:limit]]
+    nodes = [Node(row[0], row[1], row[2], row[3], row[4] or "", row[6], row[5]) for row in rows[:limit]]
     edges: list[Link] = []
     for node in nodes:
         edges += [edge for edge in links.of_record(view, node.id, kind=None, limit=100) if edge.src == node.id]
-    drawn = [
-        f"{'  ' * min(row[1], 16)}#{row[0]} {row[2]} [{row[3]}] {lines.inline(row[4], row[6])}" for row in rows[:limit]
+    tree_lines = [
+        Line(
+            f"{'  ' * min(node.level, 16)}#{node.id} {node.kind} [{node.status}] {lines.inline(node.title, node.origin)}"
+        )
+        for node in nodes
     ]
-    drawn += [f"#{edge.src} {edge.kind} #{edge.dst}" for edge in edges]
-    return Graph(tuple(nodes), tuple(edges), nodes[-1].id if len(rows) > limit else None, "\n".join(drawn))
+    drawn = fit(
+        [],
+        [
+            Section("nodes", "", 0.8, tree_lines, more=f"graph({start}, after=…)"),
+            Section("links", "", 0.2, [Line(f"#{edge.src} {edge.kind} #{edge.dst}") for edge in edges]),
+        ],
+        budget=budget,
+        counter=counter,
+        more=f"graph({start}, limit=…, after=…)",
+    )
+    return Graph(tuple(nodes), tuple(edges), nodes[-1].id if len(rows) > limit else None, drawn.text, drawn.tokens)

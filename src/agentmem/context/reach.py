@@ -62,9 +62,7 @@ def reach(view: View, task: int | None) -> Reach:
     """What a question about a task, or about the project, reaches."""
     if task is None:
         return Reach(view.project, None, None, None)
-    row = view.row("SELECT project, root, shut FROM note WHERE id = ?", (task,))
-    assert row is not None  # ids come from refs
-    project, root, shut = row
+    project, root, shut = view.one("SELECT project, root, shut FROM note WHERE id = ?", (task,))
     return Reach(project, root, task, None if root == task else _walked(view, task, bool(shut)))
 
 

@@ -7,23 +7,24 @@ checkpoint having been written, and says of each section what it left out and wh
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-import attrs
 from attrs import frozen
 
 from agentmem.context import left as lefts
 from agentmem.context import lines, since, task_sections
+from agentmem.context.answer import Answer, nonzero
 from agentmem.context.budget import Fitted, Line, Section, fit
 from agentmem.context.lines import Lines, remembering
-from agentmem.context.reach import Reach, as_json
+from agentmem.context.reach import as_json
 from agentmem.context.reach import reach as reach_of
 from agentmem.context.tokens import Counter
 from agentmem.context.work import Task, count_goals, count_left, in_force
 from agentmem.engine.migrations import LEFT
 from agentmem.records import claims, reports
 from agentmem.records.base import View
-from agentmem.types import Checkpoint
+from agentmem.records.sql import qualified
+from agentmem.types import UNTRUSTED, Checkpoint
 
 _LISTED: Final = 60  # lines read for a section
 _GOALS: Final = 40
@@ -31,7 +32,7 @@ _RECENT: Final = 100  # events of notes that tell which trees were written in la
 
 
 @frozen
-class Resume:
+class Resume(Answer):
     """The way back into the work.
 
     Attributes:
@@ -52,15 +53,6 @@ class Resume:
     shown: dict[str, int]
     omitted: dict[str, int]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The answer as JSON."""
-        return attrs.asdict(self)
-
-    def _repr_html_(self) -> str:
-        from agentmem.context.escape import html
-
-        return f"<pre>{html(self.text)}</pre>"
-
 
 def resume(
     view: View,
@@ -73,8 +65,7 @@ def resume(
 ) -> Resume:
     """The answer of `store.resume`."""
     counter = remembering(counter)
-    last = view.row("SELECT coalesce(max(seq), 0) FROM event")
-    seq: int = last[0] if last else 0
+    seq = view.seq
     head = [Line(line, limit=90) for line in news]  # their texts are escaped already
     if after is not None:
         sections = since.sections(view, task, after)
@@ -92,9 +83,7 @@ def resume(
 
 
 def _answer(task: int | None, seq: int, fitted: Fitted) -> Resume:
-    shown = {name: number for name, number in fitted.shown.items() if number}
-    omitted = {name: number for name, number in fitted.omitted.items() if number}
-    return Resume(task, seq, fitted.text, fitted.tokens, fitted.budget, shown, omitted)
+    return Resume(task, seq, fitted.text, fitted.tokens, fitted.budget, nonzero(fitted.shown), nonzero(fitted.omitted))
 
 
 def _project_head(view: View, seq: int) -> list[Line]:
@@ -192,20 +181,19 @@ def _where(view: View) -> tuple[list[Line], int | None]:
     own = reports.latest_checkpoint(view, None)
     if own is not None:
         found.append(task_sections.checkpoint_line(own))
-    latest = view.row(
+    latest = view.rows(
         f"SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint INDEXED BY checkpoint_tasks"
-        " WHERE project = ? AND task IS NOT NULL AND text IS NOT NULL ORDER BY id DESC LIMIT 1",
+        " WHERE project = ? AND task IS NOT NULL AND text IS NOT NULL ORDER BY id DESC LIMIT 20",
         (view.project,),
     )
-    if latest is not None:
-        checkpoint = Checkpoint(*latest)
+    if latest:
+        newest = [Checkpoint(*row) for row in latest]
+        checkpoint = next((one for one in newest if one.origin not in UNTRUSTED), newest[0])
         if own is None or checkpoint.id > own.id:
             found.append(task_sections.checkpoint_line(checkpoint))
             told = checkpoint.id
-    found += task_sections.in_flight(view, Reach(view.project, None, None, None))
-    run = view.binding.actor.run
-    if run is not None:
-        found += [task_sections.claim_line(claim) for claim in claims.live(view, run=run)]
+    found += task_sections.in_flight(view, reach_of(view, None))
+    found += [task_sections.claim_line(claim) for claim in claims.live(view) if claim.mine]
     return found, told
 
 
@@ -227,17 +215,16 @@ def _in_force(view: View, kind: str) -> Lines:
 def _active(view: View, kind: str) -> int:
     """How many are in force, those that something supersedes among them; exact up to a thousand."""
     where = f"project = ? AND kind = '{kind}' AND status = 'active'"
-    row = view.row(
+    untrusted = view.number(
         f"SELECT count(*) FROM note INDEXED BY note_untrusted WHERE {where} AND origin IN ('import', 'tool', 'web')",
         (view.project,),
     )
-    untrusted = row[0] if row else 0
     return max(task_sections.count(view, where, (view.project,), beyond=untrusted) - untrusted, 0)
 
 
 def _results(view: View) -> Lines:
     """The latest summaries of the project."""
-    columns = ", ".join(f"summary.{name}" for name in reports.SUMMARY_COLUMNS.split(", "))
+    columns = qualified(reports.SUMMARY_COLUMNS, "summary")
     sql = f"""
     SELECT note.title, note.origin, {columns} FROM summary INDEXED BY summary_revision
     CROSS JOIN note ON note.id = summary.note

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from agentmem.context import lines
 from agentmem.context.budget import Line, Section
-from agentmem.records import tree
+from agentmem.context.reach import reach
 from agentmem.records.base import View
+from agentmem.types import TASK_KINDS
 
 _EVENTS: Final = 5000  # events looked at, the latest
 _LISTED: Final = 60
@@ -19,38 +20,32 @@ SELECT record, type, min(seq) AS first, max(seq) AS last FROM (
 ) GROUP BY record ORDER BY last DESC
 """
 
+# Name, title, share and kinds of note.
+_SECTIONS: Final = (
+    ("decisions", "decisions:", 0.2, ("decision",)),
+    ("tasks", "goals and steps:", 0.25, TASK_KINDS),
+    ("attempts", "attempts:", 0.2, ("attempt",)),
+    ("questions", "questions:", 0.1, ("question",)),
+    ("lessons", "lessons:", 0.05, ("lesson",)),
+    ("facts", "facts:", 0.1, ("fact",)),
+)
+
 
 def sections(view: View, task: int | None, after: int) -> list[Section]:
     """The changes after a seq, of the project or beneath one task, by kind."""
     notes, entities = _changed(view, task, after)
-    kinds = {
-        "decisions": ("decision",),
-        "attempts": ("attempt",),
-        "tasks": ("goal", "step"),
-        "questions": ("question",),
-        "lessons": ("lesson",),
-        "facts": ("fact",),
-    }
     more = f"log.read(after={after})"
     found = []
-    for name, (share, titles) in {
-        "decisions": (0.2, "decisions:"),
-        "tasks": (0.25, "goals and steps:"),
-        "attempts": (0.2, "attempts:"),
-        "questions": (0.1, "questions:"),
-        "lessons": (0.05, "lessons:"),
-        "facts": (0.1, "facts:"),
-    }.items():
-        rows = [row for row in notes if row[1] in kinds[name]]
-        found.append(Section(name, titles, share, [_line(row) for row in rows[:_LISTED]], len(rows), more))
+    for name, title, share, kinds in _SECTIONS:
+        rows = [row for row in notes if row[1] in kinds]
+        found.append(Section(name, title, share, [_line(row) for row in rows[:_LISTED]], len(rows), more))
     by_type = [Line(f"{type}: {lines.counted(number, 'entity', 'entities')} changed") for type, number in entities]
     return [*found, Section("entities", "entities:", 0.1, by_type, more=more)]
 
 
 def changed_lines(view: View, task: int, after: int, *, others_than: str | None, limit: int) -> list[Line]:
     """What other runs changed in a task's tree after a seq, one line a note, the latest first."""
-    row = view.row("SELECT root FROM note WHERE id = ?", (task,))
-    root = task if row is None else row[0]
+    root = view.number("SELECT root FROM note WHERE id = ?", (task,))
     found: list[Line] = []
     for note, seq in view.rows(_TOUCHED, (root, after)):
         by = view.row("SELECT run FROM event WHERE seq = ?", (seq,))
@@ -72,18 +67,11 @@ SELECT id, touched FROM note INDEXED BY note_touched WHERE root = ? AND touched 
 
 def _changed(view: View, task: int | None, after: int) -> tuple[list[tuple[Any, ...]], list[tuple[str, int]]]:
     """Notes that changed: id, kind, status, title, origin, why, new or not; and entities, counted by type."""
-    project, inside = view.project, None
-    if task is not None:
-        row = view.row("SELECT project, root FROM note WHERE id = ?", (task,))
-        if row is not None:
-            project = row[0]
-            inside = ("root", row[1]) if row[1] == task else ("beneath", task)
-    allowed = None
-    if inside is not None and inside[0] == "beneath":
-        allowed = {found for (found,) in view.rows(f"{tree.BENEATH} SELECT id FROM beneath LIMIT 5000", (task,))}
+    of = reach(view, task)
+    inside = None if of.nodes is None else {node.id for node in of.nodes}
     notes: dict[int, tuple[Any, ...]] = {}
     types: dict[str, int] = {}
-    for record, type, first, _ in view.rows(_CHANGED, (project, after)):
+    for record, type, first, _ in view.rows(_CHANGED, (of.project, after)):
         if type == "entity" and task is None:
             row = view.row("SELECT type FROM entity WHERE id = ?", (record,))
             if row is not None:
@@ -95,7 +83,7 @@ def _changed(view: View, task: int | None, after: int) -> tuple[list[tuple[Any, 
         row = view.row("SELECT id, kind, status, title, origin, why, root FROM note WHERE id = ?", (note,))
         if row is None or row[3] is None:
             continue
-        if inside is not None and (row[6] != inside[1] if allowed is None else note not in allowed):
+        if (inside is not None and note not in inside) or of.root not in (None, row[6]):
             continue
         notes[note] = (*row[:6], first == note)
     return list(notes.values()), sorted(types.items())

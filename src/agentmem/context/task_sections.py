@@ -18,6 +18,7 @@ from agentmem.context.since import changed_lines
 from agentmem.engine.migrations import SUREST
 from agentmem.records import claims, note_rows, reports, tree
 from agentmem.records.base import View
+from agentmem.records.sql import qualified
 from agentmem.types import Checkpoint, Claim
 
 _TOLD: Final = 5  # facts of which more than the title is told
@@ -54,9 +55,7 @@ def head(view: View, task: int) -> list[Line]:
 
 def sections(view: View, task: int) -> list[Section]:
     """All sections but the head, in the order and with the shares of the design."""
-    row = view.row("SELECT root, project, entity FROM note WHERE id = ?", (task,))
-    assert row is not None  # ids come from refs
-    root, project, entity = row
+    root, project, entity = view.one("SELECT root, project, entity FROM note WHERE id = ?", (task,))
     chain = tree.ancestors(view, task)
     reach = reach_of(view, task)
     gathered = lefts.gather(view, task, listed=_LISTED, named=False, reach=reach)
@@ -92,7 +91,7 @@ def _where(view: View, task: int, chain: Sequence[int], reach: Reach) -> list[Li
     if beneath is not None:
         found.append(checkpoint_line(beneath))
     found += in_flight(view, reach)
-    found += [claim_line(claim) for claim in claims.live(view, run=view.binding.actor.run)]
+    found += [claim_line(claim) for claim in claims.live(view) if claim.mine]
     if checkpoint is not None:
         found += changed_lines(view, task, checkpoint.id, others_than=checkpoint.run, limit=20)
     return found
@@ -127,7 +126,7 @@ def _checkpoint_by_note(view: View, reach: Reach, after: int) -> Checkpoint | No
         start: int | str | None = reach.root
     else:
         notes, start = "SELECT value AS id FROM json_each(?1)", reach.listed(lambda node: node.level > 0)
-    columns = ", ".join(f"checkpoint.{name}" for name in reports.CHECKPOINT_COLUMNS.split(", "))
+    columns = qualified(reports.CHECKPOINT_COLUMNS, "checkpoint")
     sql = f"""
     SELECT {columns} FROM ({notes}) AS wanted
     CROSS JOIN checkpoint INDEXED BY checkpoint_task ON checkpoint.project = ?2 AND checkpoint.task = wanted.id
@@ -150,7 +149,10 @@ _IN_FLIGHT: Final = 20
 
 
 def in_flight(view: View, reach: Reach) -> list[Line]:
-    """Opened attempts and active steps; those right beneath the task, or the project, before the others."""
+    """Opened attempts, those right beneath the task, or the project, before the others; and steps that this run began.
+
+    Active steps stand first in what is left.
+    """
     if reach.root is None:
         scans = [
             ("note_top", "project = ? AND parent IS NULL", reach.project),
@@ -160,14 +162,13 @@ def in_flight(view: View, reach: Reach) -> list[Line]:
         scans = [("note_parent", "parent = ?", reach.task or 0), ("note_root", "root = ?", reach.root)]
     found: dict[int, Line] = {}
     for index, where, value in scans:
-        for kind, before in (("attempt", "trying:"), ("step", "active:")):
-            sql = f"""
-            SELECT id, title, origin FROM note INDEXED BY {index}
-            WHERE {where} AND kind = '{kind}' AND status = 'active' AND shut = 0 AND kind IN ('attempt', 'step')
-              AND title IS NOT NULL AND id IS NOT ? ORDER BY id DESC LIMIT {_IN_FLIGHT - len(found)}
-            """
-            for row in view.rows(sql, (value, reach.task)) if len(found) < _IN_FLIGHT else ():
-                found.setdefault(row[0], lines.record(row[0], row[1], origin=row[2], before=before))
+        sql = f"""
+        SELECT id, title, origin FROM note INDEXED BY {index}
+        WHERE {where} AND kind = 'attempt' AND status = 'active' AND shut = 0 AND kind IN ('attempt', 'step')
+          AND title IS NOT NULL AND id IS NOT ? ORDER BY id DESC LIMIT {_IN_FLIGHT - len(found)}
+        """
+        for row in view.rows(sql, (value, reach.task)) if len(found) < _IN_FLIGHT else ():
+            found.setdefault(row[0], lines.record(row[0], row[1], origin=row[2], before="trying:"))
     for note, title, origin in _begun(view, reach):
         found.setdefault(note, lines.record(note, title, origin=origin, before="begun:"))
     return list(found.values())
@@ -248,8 +249,7 @@ def failed_of_project(view: View) -> Lines:
 def count(view: View, where: str, values: Sequence[Any], *, beyond: int = 0) -> int:
     """How many notes; exact up to `limits.COUNT_EXACT` and so many `beyond` it, that and one above."""
     most = work.BOUND + beyond + 1
-    row = view.row(f"SELECT count(*) FROM (SELECT 1 FROM note WHERE {where} LIMIT {most})", values)
-    return row[0] if row else 0
+    return view.number(f"SELECT count(*) FROM (SELECT 1 FROM note WHERE {where} LIMIT {most})", values)
 
 
 def _questions(view: View, task: int, root: int) -> Lines:
@@ -333,7 +333,7 @@ def _unconfirmed_line(row: Sequence[Any]) -> Line:
 
 def _results(view: View, task: int, chain: Sequence[int]) -> Lines:
     """The summaries of the task's own finished parts, and of its neighbours."""
-    columns = ", ".join(f"summary.{name}" for name in reports.SUMMARY_COLUMNS.split(", "))
+    columns = qualified(reports.SUMMARY_COLUMNS, "summary")
     sql = f"""
     SELECT note.title, note.origin, {columns} FROM summary JOIN note ON note.id = summary.note
     WHERE note.parent = ? AND note.kind IN ('goal', 'step') AND note.id <> ? AND coalesce(work, result) IS NOT NULL
@@ -347,9 +347,8 @@ def _results(view: View, task: int, chain: Sequence[int]) -> Lines:
 
 def result_line(view: View, row: Sequence[Any]) -> Line:
     """What a finished part came to: a row of its title, its origin and the columns of its summary."""
-    stale = reports.stale(view, row[3], row[11])
-    summary = reports.summary(tuple(row[2:]), stale)
-    mark = " (stale)" if stale else ""
+    summary = reports.summary(view, tuple(row[2:]))
+    mark = " (stale)" if summary.stale else ""
     head = f"#{summary.note} {lines.inline(row[0], row[1])}{mark}"
     text = lines.inline(summary.result or summary.work, summary.origin)
     return Line(f"{head}: {text}", head, f"task_summary({summary.note})", 90)

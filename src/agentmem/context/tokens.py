@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Final
 
 from agentmem.context.token_weights import BYTE_CLASSES, UNITS, WEIGHTS
+from agentmem.errors import InvalidInput, shown
 
-__all__ = ["CLASS_OF_BYTE", "Counter", "count_tokens", "cut"]
+__all__ = ["CLASS_OF_BYTE", "Counter", "check", "count_tokens", "cut"]
 
 Counter = Callable[[str], int]
 """Tokens of a text. Budgets hold by any; they are used well by one that is subadditive and monotone."""
@@ -59,6 +60,26 @@ def count_tokens(text: str) -> int:
     weight = _OF_PAIR.__getitem__
     units = _OF_FIRST[classes[0]] + sum(map(weight, even)) + sum(map(weight, odd))
     return -(-units // UNITS)
+
+
+_TRIAL: Final = "What an agent has to know in order to go on with its work. " * 4
+
+
+def check(counter: Counter) -> None:
+    """Try a counter that is not our own.
+
+    Raises:
+        InvalidInput: It does not answer with finite numbers, 0 or more, or with nothing for a long text.
+    """
+    for text in ("a", _TRIAL):
+        count: object = counter(text)
+        number = count if isinstance(count, int | float) and not isinstance(count, bool) else -1
+        if not (0 <= number <= sys.maxsize) or (text is _TRIAL and not number):
+            raise InvalidInput(
+                f"The counter gives {shown(count)} for {len(text)} characters",
+                why="It gives the tokens of a text, a finite number: 0 or more, and more than 0 for a long text",
+                next="Open the store with another counter=, or with none",
+            )
 
 
 # How far back a cut looks for the border of a word, in characters.

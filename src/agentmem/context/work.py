@@ -240,18 +240,26 @@ def _uppermost_closed(view: View, notes: Sequence[int]) -> dict[int, int]:
     return tops
 
 
+# Untrusted text takes the place of untrusted text only: neither its note nor its link overrules a trusted one.
+_SUPERSEDED = """
+EXISTS (SELECT 1 FROM link JOIN note AS heir ON heir.id = link.src
+        WHERE link.dst = note.id AND link.kind = 'supersedes' AND heir.status <> 'dropped'
+          AND (note.origin IN ('import', 'tool', 'web')
+               OR (heir.origin NOT IN ('import', 'tool', 'web') AND link.origin NOT IN ('import', 'tool', 'web'))))
+"""
+
+
 def blockers(view: View, notes: Iterable[int]) -> dict[int, list[int]]:
     """For each note that waits: what it depends on that is not settled.
 
     Settled are done, dropped, answered, worked and superseded ones, and facts, decisions and lessons at once.
     """
-    sql = """
+    sql = f"""
     SELECT link.src, link.dst FROM json_each(?) AS wanted
     CROSS JOIN link ON link.src = wanted.value AND link.kind = 'depends_on'
     CROSS JOIN note ON note.id = link.dst
     WHERE note.kind NOT IN ('fact', 'decision', 'lesson') AND note.status NOT IN ('done', 'dropped', 'worked')
-      AND NOT EXISTS (SELECT 1 FROM link AS newer JOIN note AS heir ON heir.id = newer.src
-                      WHERE newer.dst = note.id AND newer.kind = 'supersedes' AND heir.status <> 'dropped')
+      AND NOT {_SUPERSEDED}
     """
     found: dict[int, list[int]] = {}
     for waiting, blocking in view.rows(sql, (as_json(notes),)):
@@ -289,10 +297,6 @@ def next_first(view: View, tasks: Sequence[Task], wanted: int) -> tuple[list[Tas
     return [*free, *holding, *(task for _, task in waiting)][:wanted], blocked
 
 
-_SUPERSEDED = """
-EXISTS (SELECT 1 FROM link JOIN note AS heir ON heir.id = link.src
-        WHERE link.dst = note.id AND link.kind = 'supersedes' AND heir.status <> 'dropped')
-"""
 NOTE_LINE: Final = (
     "note.id, note.title, note.origin, note.basis, note.why, note.parent, note.entity, substr(note.body, 1, 2000)"
 )

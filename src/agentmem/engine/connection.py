@@ -12,7 +12,7 @@ import apsw
 from attrs import field, frozen
 
 from agentmem.engine.faults import newer_file, not_ours, translated, wrong_key
-from agentmem.engine.files import size_of
+from agentmem.engine.files import beside, size_of
 from agentmem.engine.keys import RawKey
 from agentmem.engine.pages import APPLICATION_ID
 from agentmem.errors import CipherMissing, ReadOnly
@@ -30,7 +30,7 @@ __all__ = [
     "pragmas_set",
 ]
 
-_CACHE_KIB: Final = {"writer": 32 * 1024, "reader": 8 * 1024, "watcher": 256}  # one writer and four readers: 64 MiB
+_CACHE_KIB: Final = {"writer": 16 * 1024, "reader": 12 * 1024, "watcher": 256}  # one writer and four readers: 64 MiB
 _WAL_KEPT_BYTES: Final = 16 * 1024 * 1024
 
 Role = Literal["writer", "reader", "watcher"]
@@ -152,7 +152,7 @@ def _connected(opening: Opening, role: Role) -> Connection:
             )
         pragmas_set(connection, opening, role, writes=writes)
     except BaseException:
-        if proven and not size_of(opening.path.with_name(opening.path.name + "-wal")):
+        if proven and not size_of(beside(opening.path, "-wal")):
             # There is nothing to write back, and a usual close takes the empty -wal and -shm away.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         connection.close()

@@ -14,8 +14,8 @@ import apsw
 import attrs
 
 from agentmem.engine.connection import Connection, Opening, SqlFunction, cipher_check, connect
-from agentmem.engine.faults import rethrow, translated
-from agentmem.engine.files import file_system_check, size_of
+from agentmem.engine.faults import empty_file, no_directory, rethrow, translated
+from agentmem.engine.files import beside, file_system_check, size_of
 from agentmem.engine.forks import GATE, spoilt_error
 from agentmem.engine.keys import SALT_BYTES, Key, KeySource, ResolvedKey, resolve_key, stretch
 from agentmem.engine.pages import encrypted_check, first_page, plain_check, raw_key_of
@@ -191,7 +191,7 @@ class Database:
 
     def wal_bytes(self) -> int:
         """The size of the write-ahead log, by `stat`."""
-        return size_of(self.path.with_name(self.path.name + "-wal"))
+        return size_of(beside(self.path, "-wal"))
 
     def checkpoint(self, *, wait: float = 0.0) -> bool:
         """Write the WAL back into the file and cut it to nothing.
@@ -264,10 +264,9 @@ def _migrated(pool: Pool, connection: Connection, migrations: tuple[Migration, .
         migrate(connection, pool.opening, migrations)
     except BaseException as error:
         pool.discard()
-        typed = translated(error, pool.opening.path)
-        if typed is None:
-            raise
-        raise typed from error
+        if (typed := translated(error, pool.opening.path)) is not None:
+            raise typed from error
+        raise
     finally:
         pool.committing = False
         pool.lock.release()
@@ -275,9 +274,9 @@ def _migrated(pool: Pool, connection: Connection, migrations: tuple[Migration, .
 
 def _options_check(durability: str, busy_timeout: float) -> None:
     if durability not in {"full", "normal"}:
-        raise InvalidInput(f"durability is {durability!r}; it is full or normal")
+        raise InvalidInput(f"durability is {durability!r}", why="It is full or normal")
     if not 0 <= busy_timeout <= 86_400:
-        raise InvalidInput(f"busy_timeout is {busy_timeout}; it is between 0 and 86,400 seconds")
+        raise InvalidInput(f"busy_timeout is {busy_timeout}", why="It is from 0 to 86,400 seconds")
 
 
 def _real_path(path: str | os.PathLike[str]) -> Path:
@@ -303,9 +302,7 @@ def _existing_check(path: Path, *, create: bool, must_create: bool) -> bool:
             return False
         if path.parent.is_dir():
             raise StoreMissing(f"There is no file at {path}", next="Correct the path, or let it be made.") from None
-        raise StoreMissing(
-            f"The directory {path.parent} does not exist", next="Make it first, or correct the path."
-        ) from None
+        raise no_directory(path) from None
     except OSError as error:
         raise IoFailed(f"{path} cannot be looked at", why=error.strerror or "") from error
     if must_create:
@@ -313,11 +310,7 @@ def _existing_check(path: Path, *, create: bool, must_create: bool) -> bool:
     if not path.is_file():
         raise NotAStore(f"{path} is not a regular file", next="Choose another path.")
     if status.st_size == 0:
-        raise NotAStore(
-            f"{path} is empty",
-            why="A store is never empty: the file was cut, or made by something else",
-            next="Restore it from a backup, or choose another path.",
-        )
+        raise empty_file(path)
     return True
 
 
@@ -337,8 +330,8 @@ def _reading_connection(opening: Opening) -> tuple[Opening, Connection]:
     frozen = attrs.evolve(opening, immutable=True)
     if os.access(opening.path.parent, os.W_OK):
         return opening, connect(opening, "reader")
-    wal = opening.path.with_name(opening.path.name + "-wal")
-    if opening.path.with_name(opening.path.name + "-shm").exists():
+    wal = beside(opening.path, "-wal")
+    if beside(opening.path, "-shm").exists():
         try:
             return opening, connect(opening, "reader")
         except (IoFailed, ReadOnly, Corrupt):

@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 import apsw
 
-from agentmem.engine.files import lock_holders
+from agentmem.engine.files import beside, lock_holders
 from agentmem.errors import (
     AgentMemError,
     Busy,
@@ -18,10 +18,21 @@ from agentmem.errors import (
     NewerFile,
     NotAStore,
     ReadOnly,
+    StoreMissing,
     WrongKey,
 )
 
-__all__ = ["busy", "newer_file", "not_ours", "rethrow", "translated", "write_lock_holders", "wrong_key"]
+__all__ = [
+    "busy",
+    "empty_file",
+    "newer_file",
+    "no_directory",
+    "not_ours",
+    "rethrow",
+    "translated",
+    "write_lock_holders",
+    "wrong_key",
+]
 
 _WRITE_LOCK_BYTE: Final = 120  # WAL_WRITE_LOCK in the -shm file (https://www.sqlite.org/walformat.html)
 
@@ -70,7 +81,7 @@ def busy(path: Path) -> Busy:
 def write_lock_holders(path: Path) -> tuple[int, ...]:
     """The pids that hold the write lock of the file. Empty where the system does not tell (all but Linux)."""
     try:
-        inode = path.with_name(path.name + "-shm").stat().st_ino
+        inode = beside(path, "-shm").stat().st_ino
         locks = Path("/proc/locks").read_text(encoding="ascii")
     except OSError:
         return ()
@@ -89,7 +100,7 @@ def wrong_key(path: Path) -> WrongKey:
     """The error for a first page that does not decrypt."""
     return WrongKey(
         f"{path} could not be opened: wrong key or damaged first page",
-        next="Check where the key comes from with agentmem key where; agentmem doctor tells the two causes apart.",
+        next="Check where the key comes from: `agentmem key where` says it.",
     )
 
 
@@ -100,6 +111,20 @@ def not_ours(path: Path) -> NotAStore:
         why="It does not carry agentmem's application_id",
         next="Choose another path; the file was left as it is.",
     )
+
+
+def empty_file(path: Path) -> NotAStore:
+    """The error for a file of no bytes."""
+    return NotAStore(
+        f"{path} is empty",
+        why="A store is never empty: the file was cut, or made by something else",
+        next="Restore it from a backup, or choose another path.",
+    )
+
+
+def no_directory(path: Path) -> StoreMissing:
+    """The error for a file whose directory is missing."""
+    return StoreMissing(f"The directory {path.parent} does not exist", next="Make it first, or correct the path.")
 
 
 def newer_file(path: Path, found: int, known: int) -> NewerFile:

@@ -20,12 +20,14 @@ from agentmem.errors import IoFailed, NetworkFileSystem, StorageWarning
 
 __all__ = [
     "NETWORK_TYPES",
+    "beside",
     "directory_fsync",
     "file_fsync",
     "file_system_check",
     "file_system_type",
     "io_failed",
     "lock_holders",
+    "private_file_make",
     "publish",
     "size_of",
     "temporary_beside",
@@ -61,6 +63,16 @@ def size_of(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """The file that SQLite keeps beside a database: `-wal`, `-shm`, `-journal`."""
+    return path.with_name(path.name + suffix)
+
+
+def private_file_make(path: Path) -> int:
+    """Make a file that is not there yet, readable by this user alone from its first moment; return its descriptor."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
 
 
 def temporary_beside(path: Path) -> Path:

@@ -20,7 +20,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from agentmem.engine.files import directory_fsync, io_failed, publish, temporary_beside
+from agentmem.engine.files import directory_fsync, io_failed, private_file_make, publish, temporary_beside
 from agentmem.errors import InvalidInput, KeyMissing
 
 __all__ = [
@@ -309,7 +309,7 @@ def _key_file_make(path: Path) -> bool:
     """Make the default key file, durable before anything is encrypted with it; False where another one was first."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = temporary_beside(path)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+    descriptor = private_file_make(temporary)
     try:
         os.write(descriptor, key_text(new_key()).encode() + b"\n")
         os.fsync(descriptor)

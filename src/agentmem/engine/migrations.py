@@ -130,6 +130,7 @@ _PROJECTIONS = (
         seq INTEGER NOT NULL,
         author TEXT,
         run TEXT,
+        origin TEXT NOT NULL,
         PRIMARY KEY (src, kind, dst)
     ) STRICT, WITHOUT ROWID
     """,
@@ -182,6 +183,7 @@ _PROJECTIONS = (
         type TEXT NOT NULL,
         filter TEXT NOT NULL,
         names TEXT NOT NULL,
+        origin TEXT NOT NULL,
         revision INTEGER NOT NULL
     ) STRICT
     """,

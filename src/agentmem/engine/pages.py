@@ -16,7 +16,7 @@ from typing import Final
 
 import apsw
 
-from agentmem.engine.faults import not_ours, rethrow, wrong_key
+from agentmem.engine.faults import empty_file, not_ours, rethrow, wrong_key
 from agentmem.engine.files import size_of
 from agentmem.engine.keys import RawKey, stretch
 from agentmem.errors import NotAStore
@@ -165,11 +165,7 @@ def plain_check(path: Path) -> None:
 
 def _empty_check(path: Path, page: bytes) -> None:
     if not page:
-        raise NotAStore(
-            f"{path} is empty",
-            why="A store is never empty: the file was cut, or made by something else",
-            next="Restore it from a backup, or choose another path.",
-        )
+        raise empty_file(path)
 
 
 def encrypted_check(path: Path, page: bytes) -> None:

@@ -118,14 +118,18 @@ class Pool:
             connection = self._writer_take(connect(self.opening, "writer"))
         connection.execute("BEGIN IMMEDIATE")
         try:
-            found = user_version(connection)
-            if found != self.opening.version:
-                raise newer_file(self.opening.path, found, self.opening.version)
+            self._version_check(connection)
             connection.status(_SPILL, True)
         except BaseException:
             connection.execute("ROLLBACK")
             raise
         return connection
+
+    def _version_check(self, connection: Connection) -> None:
+        """Refuse a file that another process brought to a later schema since it was opened."""
+        found = user_version(connection)
+        if found != self.opening.version:
+            raise newer_file(self.opening.path, found, self.opening.version)
 
     def _writer_take(self, connection: Connection) -> Connection:
         # A statement that runs after SQLite itself rolled the transaction back would commit alone; this refuses it.
@@ -166,9 +170,7 @@ class Pool:
         try:
             self._busy.add(connection)
             connection.execute("BEGIN")
-            found = user_version(connection)
-            if found != self.opening.version:
-                raise newer_file(self.opening.path, found, self.opening.version)
+            self._version_check(connection)
         except BaseException:
             self._busy.discard(connection)
             close_quietly(connection)
@@ -200,11 +202,8 @@ class Pool:
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            if connection.txn_state() != apsw.SQLITE_TXN_NONE:
-                # A cursor that outlived the block keeps its old snapshot; the next reader must not get it.
-                close_quietly(connection)
-                return
-            if self._outdated(connection):
+            # A cursor that outlived the block keeps its old snapshot; the next reader must not get it.
+            if connection.txn_state() != apsw.SQLITE_TXN_NONE or self._outdated(connection):
                 close_quietly(connection)
                 return
             self.idle.append(connection)

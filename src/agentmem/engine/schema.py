@@ -10,10 +10,10 @@ import apsw
 from attrs import frozen
 
 from agentmem.engine.connection import Opening, cipher_set, connection_bare, number_of, pragmas_set
-from agentmem.engine.faults import newer_file, rethrow
-from agentmem.engine.files import file_fsync, io_failed, publish, temporary_beside
+from agentmem.engine.faults import newer_file, no_directory, rethrow
+from agentmem.engine.files import beside, file_fsync, io_failed, private_file_make, publish, temporary_beside
 from agentmem.engine.pages import APPLICATION_ID, PAGE_BYTES, PLAIN_HEADER
-from agentmem.errors import AgentMemError, Corrupt, InvalidInput, ReadOnly, StoreMissing
+from agentmem.errors import AgentMemError, Corrupt, InvalidInput, ReadOnly
 
 __all__ = ["Migration", "create_file", "migrate", "remove_set", "schema_check", "user_version"]
 
@@ -59,11 +59,11 @@ def create_file(
     """
     path = opening.path
     if not path.parent.is_dir():
-        raise StoreMissing(f"The directory {path.parent} does not exist", next="Make it first, or correct the path.")
+        raise no_directory(path)
     temporary = temporary_beside(path)
     try:
-        # Made here, so that it is private from its first moment; SQLite gives -wal and -shm the same mode.
-        os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600))
+        # Made here, so that it is private: SQLite gives -wal and -shm the same mode.
+        os.close(private_file_make(temporary))
         _fill(temporary, opening, schema, on_create)
         _header_check(temporary, encrypted=opening.key is not None)
         file_fsync(temporary)
@@ -159,4 +159,4 @@ def migrate(connection: apsw.Connection, opening: Opening, schema: tuple[Migrati
 def remove_set(path: Path) -> None:
     """Take away a temporary database of this process and the files SQLite may have put beside it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+        beside(path, suffix).unlink(missing_ok=True)

@@ -9,12 +9,12 @@ from typing import Any
 import apsw
 
 from agentmem.engine.connection import cipher_set, connection_bare
-from agentmem.engine.faults import rethrow
-from agentmem.engine.files import file_fsync, io_failed, publish, temporary_beside
+from agentmem.engine.faults import no_directory, rethrow
+from agentmem.engine.files import file_fsync, io_failed, private_file_make, publish, temporary_beside
 from agentmem.engine.keys import SALT_BYTES, RawKey, stretch
 from agentmem.engine.pool import Pool
 from agentmem.engine.schema import remove_set
-from agentmem.errors import Corrupt, IoFailed, StoreExists, StoreMissing
+from agentmem.errors import Corrupt, IoFailed, StoreExists
 
 __all__ = ["backup_to", "second_opinion"]
 
@@ -33,7 +33,7 @@ def backup_to(pool: Pool, target: Path, material: bytes | str | None) -> None:
     if os.path.lexists(target):
         raise _exists(target)
     if not target.parent.is_dir():
-        raise StoreMissing(f"The directory {target.parent} does not exist", next="Make it first, or correct the path.")
+        raise no_directory(target)
     raw = None if material is None else stretch(material, os.urandom(SALT_BYTES))
     temporary = temporary_beside(target)
     try:
@@ -54,7 +54,7 @@ def _copy(pool: Pool, temporary: Path, raw: RawKey | None) -> RawKey | None:
     source = pool.read_begin()
     try:
         raw = raw or pool.opening.key
-        os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600))
+        os.close(private_file_make(temporary))
         target = connection_bare(str(temporary), apsw.SQLITE_OPEN_READWRITE)
         try:
             if raw is not None:

@@ -53,10 +53,9 @@ class WriteBlock:
             pool.owner = get_ident()
         except BaseException as error:
             pool.lock.release()
-            typed = translated(error, pool.opening.path)
-            if typed is None:
-                raise
-            raise typed from error
+            if (typed := translated(error, pool.opening.path)) is not None:
+                raise typed from error
+            raise
         self._began = monotonic()
         return self._connection
 
@@ -120,10 +119,9 @@ def _commit(pool: Pool, connection: Connection) -> None:
     except BaseException as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        typed = translated(error, pool.opening.path)
-        if typed is None:
-            raise
-        raise typed from error
+        if (typed := translated(error, pool.opening.path)) is not None:
+            raise typed from error
+        raise
     finally:
         pool.committing = False
 

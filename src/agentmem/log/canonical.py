@@ -11,7 +11,7 @@ import json
 import math
 from typing import Any
 
-from agentmem.errors import InvalidInput, LimitExceeded
+from agentmem.errors import InvalidInput, LimitExceeded, shown
 from agentmem.limits import INT_MAX, JSON_DEPTH
 
 _encode = json.JSONEncoder(
@@ -51,7 +51,7 @@ def _checked(value: Any, depth: int) -> Any:
         return value
     if kind is int:
         if not -INT_MAX <= value <= INT_MAX:
-            raise LimitExceeded(f"The integer {value} does not fit 64 bits", next="Store it as text")
+            raise LimitExceeded(f"The integer {shown(value)} does not fit 64 bits", next="Store it as text")
         return value
     if kind is float:
         if not math.isfinite(value):
@@ -62,7 +62,7 @@ def _checked(value: Any, depth: int) -> Any:
     if kind is dict:
         for key in value:
             if type(key) is not str:
-                raise InvalidInput(f"An object has the key {key!r}", why="Names in JSON are text")
+                raise InvalidInput(f"An object has the key {shown(key)}", why="Names in JSON are text")
         return {key: _checked(part, depth + 1) for key, part in value.items()}
     if kind is list or kind is tuple:
         return [_checked(part, depth + 1) for part in value]

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import apsw
 from attrs import frozen
 
-from agentmem.errors import NewerFile
+from agentmem.errors import NewerFile, shown
 from agentmem.types import Event, RecordType
 
 Apply: TypeAlias = Callable[[apsw.Connection, Event], None]
@@ -52,7 +52,9 @@ class Kinds:
         """
         kind = self.by_name.get(name)
         if kind is None:
-            raise NewerFile(f"The log has an event of kind {name!r}, unknown to this version", next="Upgrade agentmem")
+            raise NewerFile(
+                f"The log has an event of kind {shown(name)}, unknown to this version", next="Upgrade agentmem"
+            )
         return kind
 
     def upcast(self, name: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +66,7 @@ class Kinds:
         kind = self.get(name)
         if version > kind.version:
             raise NewerFile(
-                f"The log has {name!r} in version {version}, unknown to this version", next="Upgrade agentmem"
+                f"The log has {shown(name)} in version {version}, unknown to this version", next="Upgrade agentmem"
             )
         for step in range(version, kind.version):
             payload = kind.upcasts[step](payload)

@@ -8,7 +8,6 @@ itself and no other.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -18,7 +17,7 @@ from typing import Any, TypeAlias
 import apsw
 
 from agentmem.engine.database import Database
-from agentmem.errors import Closed, Conflict, Corrupt
+from agentmem.errors import Closed, Conflict, Corrupt, InvalidInput, shown
 from agentmem.log import chain
 from agentmem.log.canonical import canonical, plain
 from agentmem.log.kinds import Kinds
@@ -42,6 +41,25 @@ _SALT_BYTES = 16
 def system_clock() -> int:
     """The time now, in microseconds since 1970 UTC."""
     return time.time_ns() // 1000
+
+
+_CLOCK_MOST = 2**53  # microseconds on either side of 1970: the year 2255
+
+
+def _sound(clock: Clock) -> Clock:
+    """The clock of a caller, each answer of it checked: what it says is written into the log for ever."""
+
+    def now() -> int:
+        at = clock()
+        if type(at) is not int or not -_CLOCK_MOST <= at <= _CLOCK_MOST:
+            raise InvalidInput(
+                f"The clock says {shown(at)}",
+                why=f"It gives whole microseconds since 1970 UTC, within ±{_CLOCK_MOST}",
+                next="Open the store with another clock=, or with none",
+            )
+        return at
+
+    return now
 
 
 class Transaction:
@@ -177,11 +195,10 @@ class Ledger:
         self.database = database
         self.kinds = kinds
         self.store = store
-        self.clock = clock
+        self.clock = clock if clock is system_clock else _sound(clock)
         self.genesis = chain.genesis(store)
         # Set and read only by the thread that holds the write lock.
         self.current: Transaction | None = None
-        self._waiting = threading.Condition()
 
     def transaction(self) -> Transaction:
         """A write transaction as a context manager; inside one of this thread, a savepoint.
@@ -272,16 +289,20 @@ def events(connection: apsw.Connection, kinds: Kinds, *, until: int | None = Non
         yield decode(kinds, row)
 
 
+_RESTORE = "Restore the latest backup that verifies"
+_COMPARE = "Compare with a backup of that time"
+
+
 def _check(connection: apsw.Connection, store: str, noted: Head | None) -> int:
     previous, expected = chain.genesis(store), 1
     sessions: dict[int, bytes] = {}
     if noted is not None and noted.seq == 0 and noted.chain != previous.hex():
-        raise Corrupt("The noted head is not of the beginning of this log")
+        raise Corrupt("The noted head is not of the beginning of this log", next=_COMPARE)
     sql = f"SELECT {_COLUMNS}, salt, session_chain FROM event ORDER BY seq"
     for row in connection.execute(sql):
         seq, session = row[0], row[7]
         if seq != expected:
-            raise Corrupt(f"Event {expected} is missing from the log", next="Restore the latest backup that verifies")
+            raise Corrupt(f"Event {expected} is missing from the log", next=_RESTORE)
         if row[13] is not None and (row[16] is None or chain.digest(row[16], row[13]) != row[14]):
             raise Corrupt(f"The payload of event {seq} does not match its digest", next=_RESTORE)
         head = chain.header(*row[:13])
@@ -296,19 +317,15 @@ def _check(connection: apsw.Connection, store: str, noted: Head | None) -> int:
             if sessions[session] != row[17]:
                 raise Corrupt(f"The chain of session {session} is broken at event {seq}", next=_RESTORE)
         if noted is not None and noted.seq == seq and noted.chain != previous.hex():
-            raise Corrupt(
-                f"The log differs from the noted head at event {seq}", next="Compare with a backup of that time"
-            )
+            raise Corrupt(f"The log differs from the noted head at event {seq}", next=_COMPARE)
         expected += 1
     if noted is not None and noted.seq >= expected:
         raise Corrupt(
             f"The log ends at event {expected - 1}, before the noted head {noted.seq}",
             why="Later events are gone, as after a restore of an older copy",
+            next=_COMPARE,
         )
     return expected - 1
-
-
-_RESTORE = "Restore the latest backup that verifies"
 
 
 def refuse_void(value: object) -> None:

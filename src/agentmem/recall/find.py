@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias
@@ -10,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from attrs import frozen
 
 from agentmem import limits, text
-from agentmem.errors import InvalidInput
+from agentmem.errors import InvalidInput, shown
 from agentmem.records import rarity, tree, validate
 from agentmem.records.base import View
 from agentmem.records.refs import identify
@@ -244,9 +245,12 @@ def _cursor(after: str | None) -> tuple[str | None, float | None, int]:
     if after is None:
         return None, None, 0
     try:
-        step, score, last = after.split(":")
-        if step not in ("all", "prefix", "any"):
+        step, score, last = (after if isinstance(after, str) else "").split(":")
+        place = float(score), int(last)
+        if step not in ("all", "prefix", "any") or not math.isfinite(place[0]) or not 0 <= place[1] <= limits.INT_MAX:
             raise ValueError(step)
-        return step, float(score), int(last)
+        return step, *place
     except ValueError:
-        raise InvalidInput(f"{after!r} is no cursor of a search", next="Give the `after` of the page before") from None
+        raise InvalidInput(
+            f"{shown(after)} is no cursor of a search", next="Give the `after` of the page before"
+        ) from None

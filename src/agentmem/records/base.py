@@ -14,23 +14,24 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import apsw
 from attrs import evolve, frozen
 
 from agentmem import limits
-from agentmem.errors import InvalidInput, RequestMismatch
+from agentmem.errors import Corrupt, InvalidInput, RequestMismatch, shown
 from agentmem.log.canonical import canonical, plain
 from agentmem.log.ledger import Ledger, Transaction
 from agentmem.records import validate
 from agentmem.records.credentials import Policy, screened
-from agentmem.types import Actor, Event, HasId, Opened, Transit, Unset, Written, WrittenMany
+from agentmem.types import Actor, Event, HasId, Opened, Origin, Transit, Unset, Written, WrittenMany
 
 _Result = TypeVar("_Result", Written, WrittenMany, Opened)
 Row = tuple[Any, ...]
 
 _NO_PROJECT = -1
+SECRET_BYTES: Final = 16
 
 
 class Leases:
@@ -47,7 +48,7 @@ class Leases:
     def ensure(self, run: str | None) -> bytes:
         """The secret of a run, made on first use."""
         with self._lock:
-            return self._secrets.setdefault(run, secrets.token_bytes(16))
+            return self._secrets.setdefault(run, secrets.token_bytes(SECRET_BYTES))
 
     def adopt(self, run: str | None, secret: bytes) -> None:
         """Continue claims that another process of the same run took: its secret was handed over."""
@@ -104,17 +105,14 @@ def _surrogate(error: UnicodeEncodeError) -> InvalidInput:
     )
 
 
-class Unit:
-    """One command at work: its transaction, project and actor."""
+class Source:
+    """What can be asked by SQL: the unit of a command, or a reading."""
 
-    __slots__ = ("_project", "actor", "binding", "connection", "leaks", "tx")
+    __slots__ = ("_project", "binding", "connection")
 
-    def __init__(self, binding: Binding, tx: Transaction) -> None:
-        self.leaks: dict[str, None] = {}
+    def __init__(self, binding: Binding, connection: apsw.Connection) -> None:
         self.binding = binding
-        self.tx = tx
-        self.connection = tx.connection
-        self.actor = binding.actor
+        self.connection = connection
         self._project: int | None = None
 
     @property
@@ -127,15 +125,64 @@ class Unit:
             self._project = row[0]
         return self._project
 
+    def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
+        """The first row of a query."""
+        try:
+            return self.connection.execute(sql, values).fetchone()
+        except UnicodeEncodeError as error:
+            raise _surrogate(error) from None
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """All rows of a query."""
+        try:
+            return self.connection.execute(sql, values).fetchall()
+        except UnicodeEncodeError as error:
+            raise _surrogate(error) from None
+
+    def one(self, sql: str, values: Sequence[Any] = ()) -> Row:
+        """The row of a query that has one in every sound file; of a record its id is the first value.
+
+        Raises:
+            Corrupt: There is none.
+        """
+        found = self.row(sql, values)
+        if found is None:
+            raise Corrupt(
+                f"#{values[0]} is in the log but not in its table" if values else "The file lacks what every store has",
+                next="Run verify(replay=True), and restore the latest backup that verifies",
+            )
+        return found
+
+    def number(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """The one number that a query answers with, 0 where it answers nothing."""
+        found = self.row(sql, values)
+        return 0 if found is None else found[0]
+
+
+class Unit(Source):
+    """One command at work: its transaction, project and actor."""
+
+    __slots__ = ("actor", "leaks", "tx")
+
+    def __init__(self, binding: Binding, tx: Transaction) -> None:
+        super().__init__(binding, tx.connection)
+        self.leaks: dict[str, None] = {}
+        self.tx = tx
+        self.actor = binding.actor
+
     @property
     def project(self) -> int:
         """The id of the project, which is made if it does not exist yet."""
-        if self.known_project == _NO_PROJECT:
-            seq = self.tx.next
-            self.tx.append("project.created", {"name": self.binding.project}, project=seq, actor=self.actor)
-            self._project = seq
-        assert self._project is not None  # set by either branch
-        return self._project
+        found = self.known_project
+        if found == _NO_PROJECT:
+            found = self._project = self.tx.next
+            self.tx.append("project.created", {"name": self.binding.project}, project=found, actor=self.actor)
+        return found
+
+    @property
+    def seq(self) -> int:
+        """The seq of the last event."""
+        return self.tx.seq
 
     @property
     def now(self) -> int:
@@ -154,19 +201,10 @@ class Unit:
             self.leaks.update(dict.fromkeys(leaks))
         return self.tx.append(kind, payload, project=project, actor=self.actor, record=record)
 
-    def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
-        """The first row of a query."""
-        try:
-            return self.connection.execute(sql, values).fetchone()
-        except UnicodeEncodeError as error:
-            raise _surrogate(error) from None
-
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """All rows of a query."""
-        try:
-            return self.connection.execute(sql, values).fetchall()
-        except UnicodeEncodeError as error:
-            raise _surrogate(error) from None
+    def lowered(self, origin: Origin) -> dict[str, Any]:
+        """What text of this actor changes of a record's origin: `{"origin": …}` where it is less trusted, else nothing."""
+        least = validate.less_trusted(origin, self.actor.origin)
+        return {} if least == origin else {"origin": least}
 
     def acting(self, actor: Actor) -> Unit:
         """The same unit of work in another's name."""
@@ -177,36 +215,24 @@ class Unit:
         return other
 
 
-class View:
-    """One reading: a connection inside a read transaction, and the project's id."""
+class View(Source):
+    """One reading: a connection inside a read transaction, and the time it began."""
 
-    __slots__ = ("binding", "connection", "now", "project")
+    __slots__ = ("now",)
 
     def __init__(self, binding: Binding, connection: apsw.Connection) -> None:
-        self.binding = binding
-        self.connection = connection
+        super().__init__(binding, connection)
         self.now = binding.ledger.clock()
-        row = connection.execute(_PROJECT, (binding.project,)).fetchone()
-        self.project: int = _NO_PROJECT if row is None else row[0]
 
     @property
-    def known_project(self) -> int:
-        """As `project`; the name that commands use."""
-        return self.project
+    def project(self) -> int:
+        """The id of the project, or one that no record has: reading makes none."""
+        return self.known_project
 
-    def row(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
-        """The first row of a query."""
-        try:
-            return self.connection.execute(sql, values).fetchone()
-        except UnicodeEncodeError as error:
-            raise _surrogate(error) from None
-
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """All rows of a query."""
-        try:
-            return self.connection.execute(sql, values).fetchall()
-        except UnicodeEncodeError as error:
-            raise _surrogate(error) from None
+    @property
+    def seq(self) -> int:
+        """The seq of the last event."""
+        return self.number("SELECT coalesce(max(seq), 0) FROM event")
 
 
 class Reading:
@@ -261,7 +287,7 @@ def _once(
     if row is not None:
         if not hmac.compare_digest(row[0], key):
             raise RequestMismatch(
-                f"The request id {request_id!r} was used before for another request",
+                f"The request id {shown(request_id)} was used before for another request",
                 next="Use a new id for a new request",
             )
         again: _Result = _again(unit, plain(row[1]))
@@ -281,10 +307,13 @@ def _once(
 
 
 def _fingerprint(unit: Unit, verb: str, arguments: Mapping[str, Any]) -> bytes:
-    """A keyed hash of verb and arguments: what was asked can't be guessed from the table after a purge."""
-    key = unit.row("SELECT value FROM meta WHERE name = 'request_key'")
-    assert key is not None  # written when the file was made
-    asked = canonical([verb, {name: _asked(value) for name, value in arguments.items()}])
+    """A keyed hash of verb, origin and arguments: what was asked can't be guessed from the table after a purge.
+
+    Of the actor only the origin counts: text from elsewhere must not pass for a trusted request's repeat, while a retry
+    may come from another run.
+    """
+    key = unit.one("SELECT value FROM meta WHERE name = 'request_key'")
+    asked = canonical([verb, unit.actor.origin, {name: _asked(value) for name, value in arguments.items()}])
     return hmac.new(key[0].encode(), asked.encode(), hashlib.sha256).digest()
 
 
@@ -297,9 +326,12 @@ def _asked(value: Any, depth: int = 0) -> Any:
     if isinstance(value, HasId):
         return value.id
     if isinstance(value, Mapping):
-        return {str(key): _asked(part, depth + 1) for key, part in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_asked(part, depth + 1) for part in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
+        names = ((key if type(key) is str else shown(key), part) for key, part in value.items())
+        return {name: _asked(part, depth + 1) for name, part in names}
+    if isinstance(value, (set, frozenset)):
+        return sorted((_asked(part, depth + 1) for part in value), key=canonical)
+    if isinstance(value, (list, tuple)):
+        return [_asked(part, depth + 1) for part in value]
     if isinstance(value, (_datetime.datetime, _datetime.date)):
         return value.isoformat()
     if hasattr(value, "__attrs_attrs__"):
@@ -321,11 +353,9 @@ def _again(unit: Unit, kept: dict[str, Any]) -> Any:
         created, changed, unchanged = kept["counts"]
         return WrittenMany(tuple(kept["ids"]), created, changed, unchanged, repeated=True)
     # Taking and releasing a record moves no revision.
-    last = unit.row(
+    last = unit.one(
         "SELECT seq FROM event WHERE record = ? AND kind NOT LIKE '%.claim.%' ORDER BY seq DESC LIMIT 1", (kept["id"],)
     )
-    if last is None:
-        raise InvalidInput(f"Record {kept['id']} of the remembered request is not in the log")
     made = unit.row("SELECT payload IS NULL FROM event WHERE seq = ?", (kept["id"],))
     kind = Opened if kept["opened"] else Written
     return kind(kept["id"], last[0], tuple(kept["changed"]), repeated=True, gone=bool(made and made[0]))

@@ -8,12 +8,13 @@ from typing import Any, Final
 import apsw
 
 from agentmem import limits
-from agentmem.errors import InvalidInput, LimitExceeded, NotFound
+from agentmem.errors import InvalidInput, LimitExceeded, NotFound, shown
 from agentmem.log.kinds import EventKind
 from agentmem.records import claims, tree, validate
-from agentmem.records.base import Namespace, Row, Unit, View
+from agentmem.records.base import Namespace, Row, Source, Unit
 from agentmem.records.note_writes import expect
 from agentmem.records.refs import identify, item_id, note_id
+from agentmem.records.standing import standing
 from agentmem.types import Event, Item, Ref, Written, WrittenMany
 
 COLUMNS: Final = "id, note, number, text, done, done_by, done_at, origin, revision"
@@ -26,6 +27,7 @@ class Checklists(Namespace):
 
     def add(self, note: Ref, *texts: str, done: bool = False, request_id: str | None = None) -> WrittenMany:
         """Add items at the end of a note's checklist, all or none."""
+        validate.flag(done, "done")
 
         def command(unit: Unit) -> WrittenMany:
             found = note_id(unit, note)
@@ -100,6 +102,8 @@ class Checklists(Namespace):
             after: Continue after this item.
         """
         validate.page(limit)
+        if done is not None:
+            validate.flag(done, "done")
         with self._binding.reading() as view:
             last = None if after is None else item_id(view, after)
             return of_note(view, note_id(view, note), done=done, limit=limit, after=last)
@@ -112,7 +116,7 @@ def item(row: Row) -> Item:
 
 
 def of_note(
-    source: Unit | View, note: int, *, done: bool | None = None, limit: int = limits.PAGE_MAX, after: int | None = None
+    source: Source, note: int, *, done: bool | None = None, limit: int = limits.PAGE_MAX, after: int | None = None
 ) -> tuple[Item, ...]:
     """The items of a note in order."""
     sql = f"SELECT {COLUMNS} FROM item WHERE note = ? AND removed = 0"
@@ -129,20 +133,17 @@ def of_note(
 def add(unit: Unit, note: int, entries: Iterable[tuple[str, bool]]) -> list[int]:
     """Add items at the end of a note's checklist; each is a text and whether it is ticked."""
     claims.guard(unit, note)
-    row = unit.row("SELECT project FROM note WHERE id = ?", (note,))
-    assert row is not None  # ids come from refs
-    last = unit.row(
+    project = standing(unit, "note", note).project
+    number, present = unit.one(
         "SELECT coalesce(max(number), 0), count(*) FILTER (WHERE removed = 0) FROM item WHERE note = ?", (note,)
     )
-    assert last is not None  # aggregates always give a row
-    number, present = last
     ids = []
     for given, done in entries:
         number += 1
         payload = {"note": note, "number": number, "text": validate.line(given, "item", limits.ITEM_CHARS)}
         if validate.flag(done, "done"):
             payload["done"] = True
-        ids.append(unit.append("item.added", payload, project=row[0]).seq)
+        ids.append(unit.append("item.added", payload, project=project).seq)
     if present + len(ids) > limits.ITEMS_PER_CHECKLIST:
         raise LimitExceeded(
             f"The checklist would have {present + len(ids)} items, {limits.ITEMS_PER_CHECKLIST} at most"
@@ -152,41 +153,28 @@ def add(unit: Unit, note: int, entries: Iterable[tuple[str, bool]]) -> list[int]
 
 def tick(unit: Unit, found: int, done: bool) -> bool:
     """Tick an item or take the tick back; says whether that changed anything."""
-    row = unit.row("SELECT done FROM item WHERE id = ?", (found,))
-    assert row is not None  # ids come from refs
-    if bool(row[0]) == done:
+    (now,) = unit.one("SELECT done FROM item WHERE id = ?", (found,))
+    if bool(now) == done:
         return False
-    owner, project = _owner(unit, found)
-    claims.guard(unit, found)
-    claims.guard(unit, owner)
-    unit.append("item.changed", {"set": {"done": done}}, record=found, project=project)
+    unit.append("item.changed", {"set": {"done": done}}, record=found, project=_guarded(unit, found))
     return True
 
 
 def remove(unit: Unit, found: int) -> None:
     """Take an item off its list."""
-    owner, project = _owner(unit, found)
-    claims.guard(unit, found)
-    claims.guard(unit, owner)
-    unit.append("item.removed", {}, record=found, project=project)
+    unit.append("item.removed", {}, record=found, project=_guarded(unit, found))
 
 
 def edit(unit: Unit, ref: Ref, given: str, expected: int | None) -> Written:
     """Change an item's text."""
     found = item_id(unit, ref)
-    row = unit.row("SELECT text, origin, revision FROM item WHERE id = ?", (found,))
-    assert row is not None  # ids come from refs
+    now, origin, revision = unit.one("SELECT text, origin, revision FROM item WHERE id = ?", (found,))
     text = validate.line(given, "item", limits.ITEM_CHARS)
-    expect(row[2], expected, found)
-    if text == row[0]:
-        return Written(found, row[2], transit=unit.transit)
-    owner, project = _owner(unit, found)
-    claims.guard(unit, found)
-    claims.guard(unit, owner)
-    changes: dict[str, Any] = {"text": text}
-    if (origin := validate.less_trusted(row[1], unit.actor.origin)) != row[1]:
-        changes["origin"] = origin
-    event = unit.append("item.changed", {"set": changes}, record=found, project=project)
+    expect(revision, expected, found)
+    if text == now:
+        return Written(found, revision, transit=unit.transit)
+    changes = {"text": text} | unit.lowered(origin)
+    event = unit.append("item.changed", {"set": changes}, record=found, project=_guarded(unit, found))
     return Written(found, event.seq, ("text",), transit=unit.transit)
 
 
@@ -194,7 +182,7 @@ def _move(unit: Unit, ref: Ref, before: Ref | None, after: Ref | None) -> Writte
     if before is not None and after is not None:
         raise InvalidInput("before= and after= exclude each other")
     found = item_id(unit, ref)
-    owner, project = _owner(unit, found)
+    owner = _note_of(unit, found)
     sql = "SELECT id, position FROM item WHERE note = ? AND removed = 0 ORDER BY position, id"
     everyone = unit.rows(sql, (owner,))
     others = [row for row in everyone if row[0] != found]
@@ -206,40 +194,25 @@ def _move(unit: Unit, ref: Ref, before: Ref | None, after: Ref | None) -> Writte
         if beside not in order:
             raise InvalidInput(f"Item #{beside} is not another item of note #{owner}")
         index = order.index(beside) + (after is not None)
-    revision = unit.row("SELECT revision FROM item WHERE id = ?", (found,))
-    assert revision is not None  # ids come from refs
     if [row[0] for row in everyone].index(found) == index:
-        return Written(found, revision[0], transit=unit.transit)
-    claims.guard(unit, found)
-    claims.guard(unit, owner)
-    place = _position(unit, others, index, project)
+        return Written(found, standing(unit, "item", found).revision, transit=unit.transit)
+    project = _guarded(unit, found)
+    place = tree.place_at(unit, "item.changed", others, index, project)
     event = unit.append("item.changed", {"set": {"position": place}}, record=found, project=project)
     return Written(found, event.seq, ("position",), transit=unit.transit)
-
-
-def _position(unit: Unit, others: list[Row], index: int, project: int) -> float:
-    """A position before the index-th of the others; where there is no room they are spaced anew."""
-    if index == len(others):
-        return float(unit.tx.next)
-    place = tree.place_between(others[index - 1][1] if index else None, others[index][1])
-    if place is not None:
-        return place
-    start = others[0][1] - 2.0 * len(others)
-    for order, (sibling, _) in enumerate(others):
-        unit.append("item.changed", {"set": {"position": start + 2.0 * order}}, record=sibling, project=project)
-    return float(start + 2.0 * index - 1.0)
 
 
 def _of_note(unit: Unit, note: Ref, given: int | Ref) -> int:
     """The id of an item of this note: its number, or the item itself."""
     owner = note_id(unit, note)
     if type(given) is int:
-        row = unit.row("SELECT id FROM item WHERE note = ? AND number = ? AND removed = 0", (owner, given))
+        sql = "SELECT id FROM item WHERE note = ? AND number = ? AND removed = 0"
+        row = unit.row(sql, (owner, given)) if 0 < given <= limits.INT_MAX else None
         if row is None:
-            raise NotFound(f"Note #{owner} has no item {given}", next=_numbers(unit, owner))
+            raise NotFound(f"Note #{owner} has no item {shown(given)}", next=_numbers(unit, owner))
         return int(row[0])
     found, _ = identify(unit, given)
-    if _owner(unit, item_id(unit, given))[0] != owner:
+    if _note_of(unit, item_id(unit, given)) != owner:
         raise InvalidInput(f"Item #{found} is not of note #{owner}")
     return found
 
@@ -249,14 +222,16 @@ def _numbers(unit: Unit, note: int) -> str:
     return "It has " + ", ".join(map(str, numbers)) if numbers else "It has no checklist"
 
 
-def _owner(unit: Unit, found: int) -> tuple[int, int]:
-    """The note of an item and its project."""
-    row = unit.row(
-        "SELECT note.id, note.project FROM item JOIN note ON note.id = item.note WHERE item.id = ?", (found,)
-    )
-    if row is None:
-        raise NotFound(f"There is no item #{found}")
-    return row[0], row[1]
+def _note_of(unit: Unit, found: int) -> int:
+    """The note of an item."""
+    return unit.number("SELECT note FROM item WHERE id = ?", (found,))
+
+
+def _guarded(unit: Unit, found: int) -> int:
+    """The project of an item, once nobody else is found to hold it or its note."""
+    claims.guard(unit, found)
+    claims.guard(unit, _note_of(unit, found))
+    return standing(unit, "item", found).project
 
 
 def _apply_added(connection: apsw.Connection, event: Event) -> None:

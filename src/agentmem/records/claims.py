@@ -10,11 +10,12 @@ from typing import Any
 import apsw
 
 from agentmem import limits
-from agentmem.errors import Conflict, Held, InvalidInput
+from agentmem.errors import Held, InvalidInput
 from agentmem.log.kinds import EventKind
 from agentmem.records import validate
-from agentmem.records.base import Binding, Unit, View
+from agentmem.records.base import SECRET_BYTES, Binding, Source, Unit, View
 from agentmem.records.refs import identify
+from agentmem.records.standing import standing
 from agentmem.types import Claim, Event, Ref, moment
 
 _COLUMNS = "record, holder, run, secret, taken_at, expires_at"
@@ -27,12 +28,12 @@ def guard(unit: Unit, record: int) -> None:
     Raises:
         Held: Names the holder and the expiry.
     """
-    row = rows_of(unit, record)
+    row = lease(unit, record)
     if row is None or row[5] <= unit.now or _owns(unit.binding, unit.actor.run, row):
         return
     raise Held(
         f"#{record} is claimed by {row[1] or row[2] or 'another run'} until {moment(row[5]):%Y-%m-%d %H:%M:%S} UTC",
-        next="Take another, or wait until it is released or lapses",
+        next="Take another, wait until it lapses, or act under the holder's claim token",
     )
 
 
@@ -49,7 +50,7 @@ def take(unit: Unit, records: Sequence[int], *, seconds: int) -> list[int]:
     hashed = _hash(unit.binding.leases.ensure(unit.actor.run))
     taken = []
     for record in records:
-        row = rows_of(unit, record)
+        row = lease(unit, record)
         if row is not None and row[5] > now:
             guard(unit, record)
             unit.connection.execute("UPDATE lease SET expires_at = ? WHERE record = ?", (expires, record))
@@ -75,7 +76,7 @@ def release(unit: Unit, records: Iterable[int]) -> list[int]:
     """
     released = []
     for record in records:
-        row = rows_of(unit, record)
+        row = lease(unit, record)
         if row is None:
             continue
         guard(unit, record)
@@ -85,7 +86,7 @@ def release(unit: Unit, records: Iterable[int]) -> list[int]:
     return released
 
 
-def claimable(source: Unit | View, refs: Iterable[Ref]) -> list[int]:
+def claimable(source: Source, refs: Iterable[Ref]) -> list[int]:
     """The ids of records that can be claimed: notes, entities, checklist items."""
     found = []
     for ref in refs:
@@ -96,8 +97,19 @@ def claimable(source: Unit | View, refs: Iterable[Ref]) -> list[int]:
     return found
 
 
+def secret_of(token: object) -> bytes:
+    """The secret that a claim token stands for."""
+    try:
+        secret = bytes.fromhex(token) if isinstance(token, str) else b""
+    except ValueError:
+        secret = b""
+    if len(secret) != SECRET_BYTES:
+        raise InvalidInput("This is no claim token", why="It is what claim_token() of another process gave")
+    return secret
+
+
 def seconds_of(value: object) -> int:
-    """A lease's length."""
+    """A lease's length, checked."""
     return validate.whole(value, "seconds", 1, limits.CLAIM_SECONDS_MAX)
 
 
@@ -117,15 +129,15 @@ def claim_of(binding: Binding, row: Sequence[Any], now: int) -> Claim:
     return Claim(row[0], row[1], row[2], row[4], row[5], row[5] > now, mine)
 
 
-def rows_of(source: Unit | View, record: int) -> Sequence[Any] | None:
+def lease(source: Source, record: int) -> Sequence[Any] | None:
     """The lease of one record, live or lapsed."""
     return source.row(f"SELECT {_COLUMNS} FROM lease WHERE record = ?", (record,))
 
 
-def held_by(unit: Unit, record: int) -> bool:
-    """Whether this run holds the record, by its secret."""
-    row = rows_of(unit, record)
-    return row is not None and _owns(unit.binding, unit.actor.run, row)
+def held(unit: Unit) -> list[int]:
+    """The records that this run holds, by its secret, in the order of their ids."""
+    sql = f"SELECT {_COLUMNS} FROM lease WHERE run IS ? ORDER BY record"
+    return [row[0] for row in unit.rows(sql, (unit.actor.run,)) if _owns(unit.binding, unit.actor.run, row)]
 
 
 def _owns(binding: Binding, run: str | None, row: Sequence[Any]) -> bool:
@@ -138,22 +150,8 @@ def _hash(secret: bytes) -> bytes:
 
 
 def _log(unit: Unit, verb: str, record: int, payload: dict[str, Any]) -> None:
-    row = unit.row("SELECT type, project FROM event WHERE seq = ?", (record,))
-    if row is None:
-        raise Conflict(f"#{record} is no record")
-    project = _project(unit, row[0], record, row[1])
-    unit.append(f"{row[0]}.claim.{verb}", payload, record=record, project=project)
-
-
-def _project(unit: Unit, kind: str, record: int, created_in: int) -> int:
-    """The record's project now: the header of its creation says where it was then."""
-    sql = {
-        "note": "SELECT project FROM note WHERE id = ?",
-        "entity": "SELECT project FROM entity WHERE id = ?",
-        "item": "SELECT note.project FROM item JOIN note ON note.id = item.note WHERE item.id = ?",
-    }[kind]
-    row = unit.row(sql, (record,))
-    return created_in if row is None else row[0]
+    (of,) = unit.one("SELECT type FROM event WHERE seq = ?", (record,))
+    unit.append(f"{of}.claim.{verb}", payload, record=record, project=standing(unit, of, record).project)
 
 
 def _apply_nothing(connection: apsw.Connection, event: Event) -> None:

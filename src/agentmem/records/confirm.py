@@ -11,15 +11,11 @@ from agentmem.records import claims, note_rows, validate
 from agentmem.records.base import Unit
 from agentmem.records.note_writes import expect
 from agentmem.records.refs import identify
+from agentmem.records.standing import standing
 from agentmem.types import UNTRUSTED, Ref, Unset, Written
 
-# Records that are no notes and have an origin: the query of origin, revision and project.
-_LIFTED: Final = {
-    "entity": "SELECT origin, revision, project FROM entity WHERE id = ?",
-    "item": "SELECT item.origin, item.revision, note.project FROM item JOIN note ON note.id = item.note WHERE item.id = ?",
-    "summary": "SELECT summary.origin, summary.revision, note.project FROM summary JOIN note ON note.id = summary.note"
-    " WHERE summary.id = ?",
-}
+# Records that are no notes and have an origin.
+_LIFTED: Final = ("entity", "item", "summary")
 
 
 def confirm(
@@ -39,8 +35,7 @@ def confirm(
     claims.guard(unit, found)
     note = note_rows.load(unit, found)
     expect(note.revision, expected, found)
-    if unit.actor.origin not in ("user", "agent"):
-        raise InvalidInput(f"Text from {unit.actor.origin} confirms nothing", next="Confirm as a user or an agent")
+    _trusted(unit)
     wanted: dict[str, Any] = {"confirmed_at": unit.now, "confirmed_by": unit.actor.author}
     if not isinstance(confidence, Unset):
         wanted["confidence"] = validate.confidence(confidence)
@@ -49,8 +44,8 @@ def confirm(
     changes = {name: value for name, value in wanted.items() if canonical(value) != canonical(getattr(note, name))}
     if unit.actor.origin == "user" and note.untrusted:
         changes["origin"] = "user"
-    elif "basis" in changes and (origin := validate.less_trusted(note.origin, unit.actor.origin)) != note.origin:
-        changes["origin"] = origin
+    elif "basis" in changes:
+        changes |= unit.lowered(note.origin)
     if not changes:
         return Written(found, note.revision, transit=unit.transit)
     event = unit.append("note.changed", {"set": changes}, record=found, project=note.project)
@@ -59,14 +54,16 @@ def confirm(
 
 def _lift(unit: Unit, found: int, of: str, expected: int | None) -> Written:
     """Have a person's word make an untrusted entity, item or summary count as checked; an agent's changes nothing."""
-    row = unit.row(_LIFTED[of], (found,))
-    assert row is not None  # ids come from refs
-    origin, revision, project = row
-    expect(revision, expected, found)
-    if unit.actor.origin not in ("user", "agent"):
-        raise InvalidInput(f"Text from {unit.actor.origin} confirms nothing", next="Confirm as a user or an agent")
-    if unit.actor.origin != "user" or origin not in UNTRUSTED:
-        return Written(found, revision, transit=unit.transit)
+    now = standing(unit, of, found)
+    expect(now.revision, expected, found)
+    _trusted(unit)
+    if unit.actor.origin != "user" or now.origin not in UNTRUSTED:
+        return Written(found, now.revision, transit=unit.transit)
     claims.guard(unit, found)
-    event = unit.append(f"{of}.changed", {"set": {"origin": "user"}}, record=found, project=project)
+    event = unit.append(f"{of}.changed", {"set": {"origin": "user"}}, record=found, project=now.project)
     return Written(found, event.seq, ("origin",), transit=unit.transit)
+
+
+def _trusted(unit: Unit) -> None:
+    if unit.actor.origin in UNTRUSTED:
+        raise InvalidInput(f"Text from {unit.actor.origin} confirms nothing", next="Confirm as a user or an agent")

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from agentmem import limits
 from agentmem.errors import InvalidInput
-from agentmem.records import claims, entity_rows, scopes, validate
+from agentmem.records import entity_rows, scopes, validate
 from agentmem.records.base import Namespace, Unit, View
 from agentmem.records.entity_writes import (
     Result,
@@ -23,6 +23,7 @@ from agentmem.records.entity_writes import (
     unmark,
 )
 from agentmem.records.refs import entity_id, identify
+from agentmem.records.sql import Sql, qualified
 from agentmem.types import (
     UNSET,
     CheckResult,
@@ -39,7 +40,7 @@ from agentmem.types import (
 if TYPE_CHECKING:
     from agentmem.records.where import Groups
 
-__all__ = ["Entities", "Page", "Result", "Row", "next_free"]
+__all__ = ["Entities", "Page", "Result", "Row"]
 
 
 @frozen
@@ -174,7 +175,7 @@ class Entities(Namespace):
             NotFound: An entity does not exist.
             Held: Somebody else claims one.
         """
-        wanted = validate.batch(keys, "keys")
+        wanted, type = validate.batch(keys, "keys"), validate.token(type, "type")
 
         def command(unit: Unit) -> WrittenMany:
             marks = accepted(results, detail)
@@ -192,7 +193,8 @@ class Entities(Namespace):
         self, type: str, keys: Iterable[str | Ref], names: Iterable[str], *, request_id: str | None = None
     ) -> WrittenMany:
         """Take marks back: the checks count as never run. What was marked stays in the log."""
-        wanted, checks = validate.batch(keys, "keys"), [validate.token(name, "check") for name in names]
+        wanted, type = validate.batch(keys, "keys"), validate.token(type, "type")
+        checks = validate.tokens(names, "check")
 
         def command(unit: Unit) -> WrittenMany:
             ids = [_of_type(unit, type, key) for key in wanted]
@@ -252,6 +254,7 @@ class Entities(Namespace):
     def children(self, entity: Ref, *, limit: int = limits.PAGE, after: int = 0) -> tuple[Entity, ...]:
         """The entities whose parent this one is, oldest first; continue with `after=` the last id."""
         validate.page(limit)
+        validate.cursor(after, "after")
         with self._binding.reading() as view:
             sql = f"SELECT {entity_rows.COLUMNS} FROM entity WHERE parent = ? AND id > ? ORDER BY id LIMIT ?"
             return _entities(view, view.rows(sql, (entity_id(view, entity), after, limit)))
@@ -283,6 +286,7 @@ class Entities(Namespace):
             InvalidInput: `after` belongs to another query.
         """
         validate.page(limit)
+        validate.flag(total, "total")
         with self._binding.reading() as view:
             return _query(view, validate.token(type, "type"), where, parameters, order, limit, after, total)
 
@@ -312,38 +316,32 @@ class Entities(Namespace):
         with self._binding.reading() as view:
             rows, _ = matching(view, validate.token(type, "type"), where, parameters)
             grouping = compile_group(by, ENTITY_FIELDS, of=of, limit=limit, now=view.now)
-            sql = grouping.select(type_sql(rows))
+            sql = grouping.select(rows)
             return grouping.read(view.rows(sql.text, sql.bindings))
 
 
-def type_sql(rows: tuple[str, list[Any]]) -> Any:
-    """`FROM … WHERE …` and its bindings in the form that grouping takes."""
-    from agentmem.records.where import Sql
-
-    return Sql(*rows)
-
-
 def matching(
-    view: View | Unit, type: str, where: str | None, parameters: Mapping[str, Any] = {}, *, stored: bool = False
-) -> tuple[tuple[str, list[Any]], str]:
-    """`FROM … WHERE …` for the entities of a type that match, with its bindings, and the canonical text of `where`.
+    source: Unit | View, type: str, where: str | None, parameters: Mapping[str, Any] = {}, *, stored: bool = False
+) -> tuple[Sql, str]:
+    """`FROM … WHERE …` for the entities of a type that match, and the canonical text of `where`.
 
     `stored` says that `where` comes from the log, where it may be longer than what callers write.
     """
-    sql, bound = "FROM entity AS e WHERE e.project = ? AND e.type = ? AND e.key IS NOT NULL", [view.known_project, type]
+    sql = "FROM entity AS e WHERE e.project = ? AND e.type = ? AND e.key IS NOT NULL"
+    bound: list[Any] = [source.known_project, type]
     if where is None:
         if parameters:
             raise InvalidInput("Parameters without a where=", why="Unknown: " + ", ".join(sorted(parameters)))
-        return (sql, bound), ""
+        return Sql(sql, bound), ""
     from agentmem.records.where import ENTITY_FIELDS, parse, parse_canonical
 
     parsed = (
-        parse_canonical(where, ENTITY_FIELDS, now=view.now)
+        parse_canonical(where, ENTITY_FIELDS, now=source.now)
         if stored
-        else parse(where, ENTITY_FIELDS, parameters, now=view.now)
+        else parse(where, ENTITY_FIELDS, parameters, now=source.now)
     )
     condition = parsed.sql
-    return (f"{sql} AND {condition.text}", [*bound, *condition.bindings]), parsed.canonical
+    return Sql(f"{sql} AND {condition.text}", [*bound, *condition.bindings]), parsed.canonical
 
 
 def _query(
@@ -361,7 +359,7 @@ def _query(
     (rows, bound), canonical = matching(view, type, where, parameters)
     sorting = compile_order(order, ENTITY_FIELDS, now=view.now)
     named = f"{view.project} {type} {canonical}"
-    columns = ", ".join(f"e.{name.strip()}" for name in entity_rows.COLUMNS.split(","))
+    columns = qualified(entity_rows.COLUMNS, "e")
     values = [*sorting.columns.bindings, *bound]
     sql = f"SELECT {columns}, {sorting.columns.text} {rows}"
     if after is not None:
@@ -372,8 +370,7 @@ def _query(
     width = entity_rows.COLUMNS.count(",") + 1
     entities = _entities(view, [row[:width] for row in found[:limit]])
     cursor = make_cursor(sorting, named, found[limit - 1][width:]) if len(found) > limit else None
-    counted = view.row(f"SELECT count(*) {rows}", bound) if total else None
-    return Page(entities, cursor, None if counted is None else counted[0])
+    return Page(entities, cursor, view.number(f"SELECT count(*) {rows}", bound) if total else None)
 
 
 def _entities(view: View, rows: Sequence[tuple[Any, ...]]) -> tuple[Entity, ...]:
@@ -419,16 +416,5 @@ def declarations(view: View, type: str | None) -> tuple[ExpectedChecks, ...]:
     values: list[Any] = [view.project]
     if type is not None:
         sql += " AND type = ?"
-        values.append(type)
+        values.append(validate.token(type, "type"))
     return tuple(entity_rows.expected(row) for row in view.rows(f"{sql} ORDER BY type, filter", values))
-
-
-def next_free(
-    unit: Unit, type: str, where: str | None, parameters: Mapping[str, Any], n: int, seconds: int
-) -> tuple[int, ...]:
-    """Claim the next n entities of a type that match and that nobody holds, in one step; fewer if there are fewer."""
-    (rows, bound), _ = matching(unit, validate.token(type, "type"), where, parameters)
-    free = "AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.record = e.id AND lease.expires_at > ?)"
-    found = [row[0] for row in unit.rows(f"SELECT e.id {rows} {free} ORDER BY e.id LIMIT ?", [*bound, unit.now, n])]
-    claims.take(unit, found, seconds=seconds)
-    return tuple(found)

@@ -9,14 +9,14 @@ import apsw
 
 from agentmem.log.canonical import canonical, plain
 from agentmem.log.kinds import EventKind
-from agentmem.records.base import Row, Unit, View
+from agentmem.records.base import Row, Source
 from agentmem.types import Entity, Event, ExpectedChecks, Mark
 
 COLUMNS: Final = (
     "id, project, type, key, status, attrs, parent, confidence, origin, author, run, created_at, updated_at, revision"
 )
 MARK_COLUMNS: Final = "entity, name, result, value, detail, at, seq, author, run, origin"
-CHECKS_COLUMNS: Final = "id, project, type, filter, names, revision"
+CHECKS_COLUMNS: Final = "id, project, type, filter, names, origin, revision"
 FIELDS: Final = frozenset(("key", "status", "parent", "confidence", "origin"))
 
 
@@ -26,7 +26,7 @@ def entity(row: Row, checks: Mapping[str, str]) -> Entity:
     return Entity(*fields)
 
 
-def results(source: Unit | View, entities: Sequence[int]) -> dict[int, dict[str, str]]:
+def results(source: Source, entities: Sequence[int]) -> dict[int, dict[str, str]]:
     """The current results of each entity, by check."""
     found: dict[int, dict[str, str]] = {number: {} for number in entities}
     for start in range(0, len(entities), 500):
@@ -37,10 +37,9 @@ def results(source: Unit | View, entities: Sequence[int]) -> dict[int, dict[str,
     return found
 
 
-def load(source: Unit | View, found: int) -> Entity:
+def load(source: Source, found: int) -> Entity:
     """The entity of this id, which exists."""
-    row = source.row(f"SELECT {COLUMNS} FROM entity WHERE id = ?", (found,))
-    assert row is not None  # ids come from refs
+    row = source.one(f"SELECT {COLUMNS} FROM entity WHERE id = ?", (found,))
     return entity(row, results(source, [found])[found])
 
 
@@ -52,7 +51,7 @@ def mark(row: Row) -> Mark:
 
 def expected(row: Row) -> ExpectedChecks:
     """The declaration of a row of `CHECKS_COLUMNS`; an empty filter is none."""
-    return ExpectedChecks(row[0], row[1], row[2], row[3] or None, tuple(plain(row[4])), row[5])
+    return ExpectedChecks(row[0], row[1], row[2], row[3] or None, tuple(plain(row[4])), row[5], row[6])
 
 
 def _apply_added(connection: apsw.Connection, event: Event) -> None:
@@ -121,8 +120,16 @@ def _touch(connection: apsw.Connection, event: Event) -> None:
 def _apply_declared(connection: apsw.Connection, event: Event) -> None:
     payload: dict[str, Any] = {"type": "erased", "names": []} if event.payload is None else event.payload
     connection.execute(
-        f"INSERT INTO checks ({CHECKS_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-        (event.seq, event.project, payload["type"], payload.get("where", ""), canonical(payload["names"]), event.seq),
+        f"INSERT INTO checks ({CHECKS_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            event.seq,
+            event.project,
+            payload["type"],
+            payload.get("where", ""),
+            canonical(payload["names"]),
+            event.origin,
+            event.seq,
+        ),
     )
 
 

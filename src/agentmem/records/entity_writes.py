@@ -9,12 +9,13 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from agentmem import limits
-from agentmem.errors import Conflict, InvalidInput, LimitExceeded
+from agentmem.errors import Conflict, InvalidInput, LimitExceeded, shown
 from agentmem.log.canonical import canonical
-from agentmem.records import claims, entity_rows, validate
+from agentmem.records import claims, entity_rows, tree, validate
 from agentmem.records.base import Unit
 from agentmem.records.note_writes import expect
 from agentmem.records.refs import entity_id
+from agentmem.records.standing import standing
 from agentmem.types import CHECK_RESULTS, UNSET, CheckResult, Entity, Json, Ref, Unset, Written
 
 # U+0000 as JSON spells it, not a backslash followed by the same letters.
@@ -95,9 +96,7 @@ def _change(unit: Unit, entity: Entity, row: Row, expected: int | None) -> Writt
     names = (*sorted(changes), *(f"attrs.{name}" for name in sorted({*added, *removed})))
     if added:
         _sized({**{name: value for name, value in entity.attrs.items() if name not in removed}, **added})
-        origin = validate.less_trusted(entity.origin, unit.actor.origin)
-        if origin != entity.origin:
-            changes["origin"] = origin
+        changes |= unit.lowered(entity.origin)
     payload: dict[str, Any] = {}
     if changes:
         payload["set"] = changes
@@ -119,7 +118,7 @@ def _attrs(given: object) -> tuple[dict[str, Json], list[str]]:
     for name, value in given.items():
         if type(name) is not str or not name or len(name) > limits.ATTR_NAME_CHARS or not name.isprintable():
             raise InvalidInput(
-                f"{name!r} is no name of an attribute", why=f"1 to {limits.ATTR_NAME_CHARS} printable characters"
+                f"{shown(name)} is no name of an attribute", why=f"1 to {limits.ATTR_NAME_CHARS} printable characters"
             )
         if value is None:
             dropped.append(name)
@@ -143,39 +142,18 @@ def _sized(attrs: dict[str, Json]) -> dict[str, Json]:
     return attrs
 
 
-_ABOVE = """
-WITH RECURSIVE above (id, level) AS (
-    VALUES (?1, 0)
-    UNION ALL
-    SELECT entity.parent, level + 1 FROM above JOIN entity ON entity.id = above.id
-    WHERE entity.parent IS NOT NULL AND level < 100
-) SELECT id FROM above
-"""
-
-
 def _parent(unit: Unit, ref: Ref, project: int, child: int | None) -> int:
     """The id of a parent: of the same project, not beneath the child, not too deep."""
     parent = entity_id(unit, ref)
-    row = unit.row("SELECT project FROM entity WHERE id = ?", (parent,))
-    if row is not None and row[0] != project:
+    if standing(unit, "entity", parent).project != project:
         raise InvalidInput(f"Entity #{parent} is in another project", why="Parent and children stay in one project")
-    above = [found for (found,) in unit.rows(_ABOVE, (parent,))]
+    above = [parent, *tree.ancestors(unit, parent, "entity")]
     if child is not None and child in above:
         raise Conflict(f"Entity #{parent} lies beneath #{child}", why="An entity cannot come beneath itself")
-    levels = len(above) + 1 + (0 if child is None else _height(unit, child))
+    levels = len(above) + 1 + (0 if child is None else tree.height(unit, child, "entity"))
     if levels > limits.TREE_LEVELS:
         raise LimitExceeded(f"The tree of entities would have more than {limits.TREE_LEVELS} levels")
     return parent
-
-
-def _height(unit: Unit, entity: int) -> int:
-    sql = """
-    WITH RECURSIVE beneath (id, level) AS (
-        VALUES (?1, 0) UNION ALL SELECT entity.id, level + 1 FROM beneath JOIN entity ON entity.parent = beneath.id
-    ) SELECT max(level) FROM beneath
-    """
-    row = unit.row(sql, (entity,))
-    return row[0] if row else 0
 
 
 def rename(unit: Unit, ref: Ref, key: str, expected: int | None) -> Written:
@@ -192,9 +170,7 @@ def rename(unit: Unit, ref: Ref, key: str, expected: int | None) -> Written:
     if taken is not None:
         raise Conflict(f"There is {entity.type}:{key} already, #{taken[0]}")
     claims.guard(unit, found)
-    changes = {"key": key}
-    if (origin := validate.less_trusted(entity.origin, unit.actor.origin)) != entity.origin:
-        changes["origin"] = origin
+    changes = {"key": key} | unit.lowered(entity.origin)
     event = unit.append("entity.changed", {"set": changes}, record=found, project=entity.project)
     return Written(found, event.seq, ("key",), transit=unit.transit)
 
@@ -213,7 +189,7 @@ def accepted(results: object, detail: str | None) -> dict[str, dict[str, Any]]:
     marks: dict[str, dict[str, Any]] = {}
     for name, given in results.items():
         one = given if isinstance(given, Result) else Result(given)
-        mark: dict[str, Any] = {"result": validate.choice(one.result, f"result of {name!r}", CHECK_RESULTS)}
+        mark: dict[str, Any] = {"result": validate.choice(one.result, f"result of {shown(name)}", CHECK_RESULTS)}
         if not isinstance(one.value, Unset) and one.value is not None:
             canonical(one.value)
             mark["value"] = one.value
@@ -237,7 +213,7 @@ def mark(unit: Unit, entity: int, marks: Mapping[str, Mapping[str, Any]]) -> boo
     if not fresh:
         return False
     claims.guard(unit, entity)
-    unit.append("entity.marked", {"marks": fresh}, record=entity, project=project_of(unit, entity))
+    unit.append("entity.marked", {"marks": fresh}, record=entity, project=standing(unit, "entity", entity).project)
     return True
 
 
@@ -248,15 +224,8 @@ def unmark(unit: Unit, entity: int, names: Sequence[str]) -> bool:
     if not gone:
         return False
     claims.guard(unit, entity)
-    unit.append("entity.unmarked", {"names": gone}, record=entity, project=project_of(unit, entity))
+    unit.append("entity.unmarked", {"names": gone}, record=entity, project=standing(unit, "entity", entity).project)
     return True
-
-
-def project_of(unit: Unit, entity: int) -> int:
-    """The entity's project now."""
-    row = unit.row("SELECT project FROM entity WHERE id = ?", (entity,))
-    assert row is not None  # ids come from refs
-    return int(row[0])
 
 
 def undeclared(unit: Unit, types: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
@@ -267,10 +236,8 @@ def undeclared(unit: Unit, types: Iterable[str], names: Iterable[str]) -> tuple[
         declared = [found for (found,) in unit.rows(sql, (unit.known_project, kind))]
         for name in names:
             if declared and name not in declared:
-                import difflib
-
-                near = difflib.get_close_matches(name, declared, 1, 0.5)
-                hint = f"; did you mean {near[0]}?" if near else "; declared are " + ", ".join(sorted(declared)[:8])
+                near = validate.nearest(name, declared, likeness=0.5)
+                hint = f"; did you mean {near}?" if near else "; declared are " + ", ".join(sorted(declared)[:8])
                 notices.append(f"check {name} is not declared for {kind}{hint}")
     return tuple(notices)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from attrs import evolve
@@ -28,7 +28,7 @@ class Log(Namespace):
 
     def get(self, seq: int) -> Event | None:
         """One event, None if there is none."""
-        return self._binding.ledger.get(seq)
+        return self._binding.ledger.get(validate.cursor(seq, "seq"))
 
     def read(
         self,
@@ -55,16 +55,29 @@ class Log(Namespace):
             limit: At most so many.
         """
         validate.page(limit)
-        binding = self._binding if project in (None, "*") else evolve(self._binding, project=project)
+        of_kinds = kinds_of(self._binding, kinds)
+        validate.flag(newest_first, "newest_first")
+        validate.cursor(after, "after")
+        validate.optional_cursor(until, "until")
+        validate.optional_cursor(session, "session")
+        named = None if project is None else validate.project(project, everywhere=True)
+        binding = self._binding if named in (None, "*") else evolve(self._binding, project=named)
         with binding.reading() as view:
             found = None if record is None else identify(view, record)[0]
-            of = None if project == "*" or found is not None else view.project
+            of = None if named == "*" or found is not None else view.project
             return tuple(
                 self._binding.ledger.read(
                     after=after, until=until, record=found, session=session, project=of,
-                    kinds=tuple(kinds), newest_first=newest_first, limit=limit,
+                    kinds=of_kinds, newest_first=newest_first, limit=limit,
                 )
             )  # fmt: skip
+
+
+def kinds_of(binding: Binding, kinds: Iterable[str]) -> tuple[str, ...]:
+    """Kinds of events that a caller asks for, each one that there is."""
+    known = sorted(binding.ledger.kinds.by_name)
+    given = validate.batch(kinds, "kinds")
+    return tuple(dict.fromkeys(validate.choice(kind, "kind of event", known) for kind in given))
 
 
 def watched(binding: Binding, last: int, kinds: tuple[str, ...], timeout: float | None) -> Iterator[Event]:

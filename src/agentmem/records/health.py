@@ -10,8 +10,10 @@ import apsw
 import attrs
 
 from agentmem import text
+from agentmem.errors import InvalidInput, shown
 from agentmem.log import replay
 from agentmem.log.ledger import Ledger
+from agentmem.records import validate
 from agentmem.records.base import View
 from agentmem.records.kinds import FUNCTIONS, KINDS
 from agentmem.types import Head
@@ -45,6 +47,14 @@ class Stats:
         return attrs.asdict(self) | {"path": str(self.path)}
 
 
+def accepted_head(head: object) -> Head:
+    """A head as `log.head` gave it."""
+    if not (isinstance(head, Head) and type(head.store) is str and type(head.chain) is str):
+        raise InvalidInput(f"head is {shown(head)}", why="It is what log.head() gave, a Head")
+    validate.cursor(head.seq, "head.seq")
+    return head
+
+
 def verify(ledger: Ledger, *, replayed: bool, independent: bool, head: Head | None) -> Verified:
     """Check the chain, the index and the pages; with `replayed` the projections, with `independent` by stock SQLCipher."""
     events = ledger.check(head)
@@ -64,21 +74,15 @@ def verify(ledger: Ledger, *, replayed: bool, independent: bool, head: Head | No
 
 def stats(view: View) -> Stats:
     """The size of the store: its file and its log, records by type."""
-    counts = {
-        table: row[0]
-        for table in ("note", "entity", "mark", "link", "item", "checkpoint", "summary")
-        if (row := view.row(f"SELECT count(*) FROM {table}")) is not None
-    }
-    events = view.row("SELECT count(*) FROM event")
-    projects = view.row("SELECT count(*) FROM project")
+    tables = ("note", "entity", "mark", "link", "item", "checkpoint", "summary")
     database = view.binding.ledger.database
     return Stats(
         database.path,
         os.stat(database.path).st_size,
         database.wal_bytes(),
-        events[0] if events else 0,
-        projects[0] if projects else 0,
-        counts,
+        view.number("SELECT count(*) FROM event"),
+        view.number("SELECT count(*) FROM project"),
+        {table: view.number(f"SELECT count(*) FROM {table}") for table in tables},
     )
 
 

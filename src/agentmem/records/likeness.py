@@ -135,7 +135,7 @@ def _with_two_words(unit: Unit, tokens: Sequence[str]) -> list[tuple[Any, ...]]:
     counted = rarity.counts(unit, tokens)
     rare = rarity.rarest_first(counted)[:4]
     if len(rare) >= 2 and counted[rare[0]] + counted[rare[1]] <= 4 * _FEW:
-        return unit.rows(_FIND, (_titled(_any(rare[:2])),))
+        return unit.rows(_FIND_LATEST, (_titled(_any(rare[:2])), 0))
     # Long words tell more; nothing is known of how common they are.
     common = sorted((one for one, number in counted.items() if number >= rarity.COMMON), key=len, reverse=True)[:4]
     wanted = _of_these([f'"{one}"' for one in rare], [f'"{one}"' for one in common])

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import apsw
 
 from agentmem import limits
-from agentmem.errors import Conflict, InvalidInput, LimitExceeded
+from agentmem.errors import Conflict, InvalidInput, LimitExceeded, shown
 from agentmem.log.kinds import EventKind
 from agentmem.records import claims, validate
 from agentmem.records.base import Namespace, Unit, View
 from agentmem.records.refs import identify
-from agentmem.types import LINK_KINDS, Event, Link, LinkKind, Ref, Written
+from agentmem.records.standing import standing
+from agentmem.types import LINK_KINDS, UNTRUSTED, Event, Link, LinkKind, Ref, Written
 
-_COLUMNS = "src, dst, kind, seq, author, run"
+_COLUMNS = "src, dst, kind, seq, author, run, origin"
 
 
 class Links(Namespace):
@@ -43,8 +44,8 @@ class Links(Namespace):
             source, target, of = _ends(unit, src, kind, dst)
             claims.guard(unit, source)
             if unit.row("SELECT 1 FROM link WHERE src = ? AND kind = ? AND dst = ?", (source, kind, target)) is None:
-                return Written(source, revision(unit, of, source), transit=unit.transit)
-            project = _project(unit, of, source)
+                return Written(source, standing(unit, of, source).revision, transit=unit.transit)
+            project = standing(unit, of, source).project
             event = unit.append(f"{of}.unlinked", {"dst": target, "kind": kind}, record=source, project=project)
             return Written(source, event.seq, ("links",), transit=unit.transit)
 
@@ -59,9 +60,11 @@ class Links(Namespace):
             limit: At most so many.
             after: Only those written after this seq: the `seq` of the last link of the page before.
         """
+        validate.cursor(after, "after")
+        wanted = None if kind is None else validate.token(kind, "link kind")
         with self._binding.reading() as view:
             found, _ = identify(view, ref)
-            return of_record(view, found, kind=kind, limit=validate.page(limit), after=after)
+            return of_record(view, found, kind=wanted, limit=validate.page(limit), after=after)
 
 
 def of_record(view: View, record: int, *, kind: str | None, limit: int, after: int = 0) -> tuple[Link, ...]:
@@ -81,12 +84,12 @@ def add(unit: Unit, src: Ref, kind: str, dst: Ref) -> Written:
     source, target, of = _ends(unit, src, kind, dst)
     claims.guard(unit, source)
     if unit.row("SELECT 1 FROM link WHERE src = ? AND kind = ? AND dst = ?", (source, kind, target)) is not None:
-        return Written(source, revision(unit, of, source), transit=unit.transit)
+        return Written(source, standing(unit, of, source).revision, transit=unit.transit)
     if of == "note" and kind in ("depends_on", "supersedes") and _reaches(unit, target, source, kind):
         raise Conflict(
             f"#{target} {kind} #{source} already, directly or by others", why=f"{kind} must not go in a circle"
         )
-    project = _project(unit, of, source)
+    project = standing(unit, of, source).project
     event = unit.append(f"{of}.linked", {"dst": target, "kind": kind}, record=source, project=project)
     if kind == "answers" and of == "note":
         _close_question(unit, target)
@@ -101,19 +104,17 @@ def add_several(unit: Unit, src: int, given: Iterable[tuple[str, Ref]]) -> None:
 
 def pairs(given: Iterable[tuple[str, Ref]]) -> list[tuple[str, Ref]]:
     """The links of a new note: pairs of a kind and a target."""
+    if not isinstance(given, Collection):
+        raise InvalidInput("links must be a list of pairs", why="A link is its kind and the record it points at")
     found = validate.batch(given, "links")
     if len(found) > limits.LINKS_PER_WRITE:
         raise LimitExceeded(f"{len(found)} links at once, {limits.LINKS_PER_WRITE} at most")
     for pair in found:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise InvalidInput(f"{pair!r} is no link", why="A link is a pair: its kind and the record it points at")
+            raise InvalidInput(
+                f"{shown(pair)} is no link", why="A link is a pair: its kind and the record it points at"
+            )
     return found
-
-
-def revision(unit: Unit, of: str, record: int) -> int:
-    """The current revision of a note or entity."""
-    row = unit.row(f"SELECT revision FROM {of} WHERE id = ?", (record,))
-    return 0 if row is None else row[0]
 
 
 def _ends(unit: Unit, src: Ref, kind: str, dst: Ref) -> tuple[int, int, str]:
@@ -147,23 +148,28 @@ def _reaches(unit: Unit, start: int, goal: int, kind: str) -> bool:
 
 
 def _close_question(unit: Unit, question: int) -> None:
-    row = unit.row("SELECT status, project FROM note WHERE id = ?", (question,))
+    """An answer closes its question, unless the question is trusted and whoever answers is not."""
+    row = unit.row("SELECT status, project, origin FROM note WHERE id = ?", (question,))
+    if unit.actor.origin in UNTRUSTED and row is not None and row[2] not in UNTRUSTED:
+        return
     if row is not None and row[0] == "open":
         claims.guard(unit, question)
         unit.append("note.changed", {"set": {"status": "done"}}, record=question, project=row[1])
 
 
-def _project(unit: Unit, of: str, record: int) -> int:
-    row = unit.row(f"SELECT project FROM {of} WHERE id = ?", (record,))
-    assert row is not None  # ids come from refs
-    return int(row[0])
-
-
 def _apply_linked(connection: apsw.Connection, event: Event) -> None:
     if event.payload is not None:
         connection.execute(
-            f"INSERT INTO link ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-            (event.record, event.payload["dst"], event.payload["kind"], event.seq, event.author, event.run),
+            f"INSERT INTO link ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                event.record,
+                event.payload["dst"],
+                event.payload["kind"],
+                event.seq,
+                event.author,
+                event.run,
+                event.origin,
+            ),
         )
     _touch(connection, event)
 

@@ -12,8 +12,8 @@ from agentmem.errors import InvalidInput
 from agentmem.records import claims, note_rows, tree
 from agentmem.records.base import Unit
 from agentmem.records.note_writes import expect
-from agentmem.records.refs import identify, note_id
-from agentmem.types import Note, Ref, Unset, Written
+from agentmem.records.refs import note_id
+from agentmem.types import Ref, Unset, Written
 
 
 def move(
@@ -34,8 +34,8 @@ def move(
         raise InvalidInput("before=, after= and first= exclude each other")
     target = note.parent if isinstance(parent, Unset) else None if parent is None else note_id(unit, parent)
     neighbour = before if before is not None else after
-    if neighbour is not None:
-        beside = note_rows.load(unit, note_id(unit, neighbour))
+    beside = None if neighbour is None else note_rows.load(unit, note_id(unit, neighbour))
+    if beside is not None:
         if beside.id == found:
             raise InvalidInput("A note cannot be placed beside itself")
         if isinstance(parent, Unset):
@@ -45,15 +45,13 @@ def move(
         if beside.project != note.project:
             raise InvalidInput(f"#{beside.id} is in another project", why="Siblings stay in one project")
     tree.admit_move(unit, found, note.kind, target, note.project)
+    siblings = _siblings(unit, note.project, target, found)
+    index = _index(siblings, None if beside is None else beside.id, before is not None, first)
     changes: dict[str, Any] = {}
     if target != note.parent:
         changes["parent"] = target
-    siblings = _siblings(unit, note.project, target, found)
-    place = _place(unit, siblings, neighbour, before is not None, first)
-    if place is None or not _already(unit, found, note, target, siblings, place):
-        if place is None:
-            place = _respaced(unit, note.project, siblings, neighbour, before is not None)
-        changes["position"] = place
+    if changes or index != _ahead(unit, found, siblings):
+        changes["position"] = tree.place_at(unit, "note.changed", siblings, index, note.project)
     if not changes:
         return Written(found, note.revision, transit=unit.transit)
     event = unit.append("note.changed", {"set": changes}, record=found, project=note.project)
@@ -69,43 +67,14 @@ def _siblings(unit: Unit, project: int, parent: int | None, without: int) -> lis
     return unit.rows(sql, (parent, without))
 
 
-def _place(
-    unit: Unit, siblings: list[tuple[int, float]], neighbour: Ref | None, before: bool, first: bool
-) -> float | None:
-    """A position for the place asked for, None if floating point has none left there."""
-    if neighbour is None:
-        # Every position is below the next seq, so this comes last, and what is added later after it.
-        return siblings[0][1] - 1.0 if first and siblings else float(unit.tx.next)
-    index = [found for found, _ in siblings].index(identify(unit, neighbour)[0])
-    low = index - 1 if before else index
-    lower = siblings[low][1] if low >= 0 else None
-    upper = siblings[low + 1][1] if low + 1 < len(siblings) else None
-    if upper is None:
-        return float(unit.tx.next)
-    return tree.place_between(lower, upper)
+def _index(siblings: list[tuple[int, float]], beside: int | None, before: bool, first: bool) -> int:
+    """How many of the siblings come before the place asked for."""
+    if beside is None:
+        return 0 if first else len(siblings)
+    return [found for found, _ in siblings].index(beside) + (0 if before else 1)
 
 
-def _already(
-    unit: Unit, found: int, note: Note, target: int | None, siblings: list[tuple[int, float]], place: float
-) -> bool:
-    """Whether the note stands at that place in the order already."""
-    if target != note.parent:
-        return False
-    row = unit.row("SELECT position FROM note WHERE id = ?", (found,))
-    assert row is not None  # the note was loaded
-    ahead_now = sum(1 for other, position in siblings if (position, other) < (row[0], found))
-    ahead_then = sum(1 for _, position in siblings if position < place)
-    return ahead_now == ahead_then
-
-
-def _respaced(
-    unit: Unit, project: int, siblings: list[tuple[int, float]], neighbour: Ref | None, before: bool
-) -> float:
-    """Give the siblings whole positions again, each by its own event, and return the place between them."""
-    assert neighbour is not None  # only a place between two can lack room
-    index = [found for found, _ in siblings].index(identify(unit, neighbour)[0]) + (0 if before else 1)
-    lowest = siblings[0][1]
-    spaced = [lowest - 2.0 * (len(siblings) - order) for order in range(len(siblings))]
-    for (sibling, _), position in zip(siblings, spaced, strict=True):
-        unit.append("note.changed", {"set": {"position": position}}, record=sibling, project=project)
-    return spaced[index - 1] + 1.0
+def _ahead(unit: Unit, found: int, siblings: list[tuple[int, float]]) -> int:
+    """How many of the siblings come before the note as it stands."""
+    (position,) = unit.one("SELECT position FROM note WHERE id = ?", (found,))
+    return sum((place, other) < (position, found) for other, place in siblings)

@@ -8,7 +8,7 @@ import apsw
 
 from agentmem.log.canonical import canonical, plain
 from agentmem.log.kinds import EventKind
-from agentmem.records.base import Row, Unit, View
+from agentmem.records.base import Row, Source
 from agentmem.types import Event, Note, Scope
 
 COLUMNS: Final = (
@@ -48,11 +48,9 @@ def scope_json(scope: Scope) -> dict[str, Any]:
     return found
 
 
-def load(source: Unit | View, found: int) -> Note:
+def load(source: Source, found: int) -> Note:
     """The note of this id, which exists."""
-    row = source.row(f"SELECT {COLUMNS} FROM note WHERE id = ?", (found,))
-    assert row is not None  # ids come from refs
-    return note(row)
+    return note(source.one(f"SELECT {COLUMNS} FROM note WHERE id = ?", (found,)))
 
 
 _ADD = """

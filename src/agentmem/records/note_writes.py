@@ -8,12 +8,25 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from agentmem import limits
-from agentmem.errors import Conflict, InvalidInput, NotFound
+from agentmem.errors import Conflict, InvalidInput, NotFound, shown
 from agentmem.log.canonical import canonical
 from agentmem.records import claims, likeness, links, note_rows, scopes, tree, validate
 from agentmem.records.base import Unit
 from agentmem.records.refs import entity_id, note_id
-from agentmem.types import NOTE_KINDS, STATUSES, TASK_KINDS, UNFINISHED, Note, NoteKind, Ref, Scope, Status, Written
+from agentmem.records.standing import standing
+from agentmem.types import (
+    NOTE_KINDS,
+    STATUSES,
+    TASK_KINDS,
+    UNFINISHED,
+    UNTRUSTED,
+    Note,
+    NoteKind,
+    Ref,
+    Scope,
+    Status,
+    Written,
+)
 
 
 @frozen
@@ -48,9 +61,9 @@ def add(unit: Unit, new: NewNote, *, similar: bool) -> Written:
     alike = likeness.similar(unit, project, payload["title"]) if similar else ()
     event = unit.append("note.added", payload, project=project)
     revision = event.seq
-    if new.links:
+    if new.links != ():
         links.add_several(unit, event.seq, new.links)
-        revision = links.revision(unit, "note", event.seq)
+        revision = standing(unit, "note", event.seq).revision
     return Written(event.seq, revision, ("created",), alike, (), transit=unit.transit)
 
 
@@ -60,11 +73,11 @@ def _payload(unit: Unit, new: NewNote) -> tuple[dict[str, Any], int]:
     status = STATUSES[kind][0] if new.status is None else validate.choice(new.status, "status", STATUSES[kind])
     payload: dict[str, Any] = {"kind": kind, "title": validate.line(new.title, "title", limits.TITLE_CHARS)}
     payload["status"] = status
-    if new.body:
+    if new.body != "":
         payload["body"] = validate.text(new.body, "body", limits.BODY_BYTES)
-    if new.tags:
-        payload["tags"] = list(validate.tags(new.tags))
-    if new.pin:
+    if new.tags != () and (tags := validate.tags(new.tags)):
+        payload["tags"] = list(tags)
+    if new.pin is not False:
         payload["pinned"] = validate.flag(new.pin, "pin")
     if new.confidence is not None:
         payload["confidence"] = validate.confidence(new.confidence)
@@ -75,7 +88,7 @@ def _payload(unit: Unit, new: NewNote) -> tuple[dict[str, Any], int]:
     if new.scope is not None:
         payload["scope"] = _scope(unit, kind, new.scope)
     if new.dated is not None:
-        payload["dated"] = validate.whole(new.dated, "dated", -limits.INT_MAX, limits.INT_MAX)
+        payload["dated"] = validate.time(new.dated, "dated")
     if new.source is not None:
         payload["source"] = validate.line(new.source, "source", limits.BODY_BYTES)
     if new.digest is not None:
@@ -101,8 +114,7 @@ def _project(unit: Unit, kind: str, parent: Ref | None, payload: dict[str, Any])
 
 
 def _same_project(unit: Unit, entity: int, project: int) -> None:
-    row = unit.row("SELECT project FROM entity WHERE id = ?", (entity,))
-    if row is not None and row[0] != project:
+    if standing(unit, "entity", entity).project != project:
         raise InvalidInput(f"Entity #{entity} is in another project", why="A note and its entity stay in one project")
 
 
@@ -130,8 +142,8 @@ def _numbered(ref: Any, made: Sequence[int]) -> Any:
     if not (isinstance(ref, str) and ref.startswith("$")):
         return ref
     number = ref[1:]
-    if not (number.isascii() and number.isdigit() and 1 <= int(number) <= len(made)):
-        raise NotFound(f"{ref} names no earlier note of this call", why=f"{len(made)} came before it")
+    if not (number.isascii() and number.isdigit() and len(number) < 10 and 1 <= int(number) <= len(made)):
+        raise NotFound(f"{shown(ref)} names no earlier note of this call", why=f"{len(made)} came before it")
     return made[int(number) - 1]
 
 
@@ -142,17 +154,41 @@ def update(unit: Unit, ref: Ref, given: Mapping[str, Any], expected: int | None)
     note = note_rows.load(unit, found)
     expect(note.revision, expected, found)
     wanted = _wanted(unit, note, given)
-    current = {name: _current(note, name) for name in wanted}
-    changes = {name: value for name, value in wanted.items() if canonical(value) != canonical(current[name])}
+    changes = {name: value for name, value in wanted.items() if canonical(value) != canonical(_present(note, name))}
     if not changes:
         return Written(found, note.revision, transit=unit.transit)
-    if changes.keys() & {"title", "body", "basis", "why"}:
-        origin = validate.less_trusted(note.origin, unit.actor.origin)
-        if origin != note.origin:
-            changes["origin"] = origin
+    _may_rule(unit, note, changes)
+    if changes.keys() & _TEXT:
+        lowered = unit.lowered(note.origin)
+        if lowered and note.confirmed_at is not None:
+            lowered |= {"confirmed_at": None, "confirmed_by": None}  # what was confirmed was another text
+        changes |= lowered
     event = unit.append("note.changed", {"set": changes}, record=found, project=note.project)
     notices = left_beneath(unit, found) if "status" in changes else ()
     return Written(found, event.seq, tuple(sorted(changes)), (), notices, transit=unit.transit)
+
+
+# Fields that are text, or choose what is shown: whoever changes one answers for the record.
+_TEXT = frozenset(("title", "body", "basis", "why", "tags", "scope", "source"))
+
+
+def _may_rule(unit: Unit, note: Note, changes: Mapping[str, Any]) -> None:
+    """Refuse that text from elsewhere takes a trusted decision or lesson out of force.
+
+    Raises:
+        InvalidInput: It would.
+    """
+    if (
+        "status" in changes
+        and note.kind in ("decision", "lesson")
+        and unit.actor.origin in UNTRUSTED
+        and not note.untrusted
+    ):
+        raise InvalidInput(
+            f"Text from {unit.actor.origin} cannot drop {note.kind} #{note.id}",
+            why="The record is trusted, its writer is not",
+            next="Write a note about it, and let an agent or a person decide",
+        )
 
 
 def expect(current: int, expected: int | None, record: int) -> None:
@@ -161,7 +197,7 @@ def expect(current: int, expected: int | None, record: int) -> None:
     Raises:
         Conflict: `expected` is given and is not the current revision.
     """
-    if expected is not None and expected != current:
+    if expected is not None and validate.cursor(expected, "expected_revision") != current:
         raise Conflict(
             f"#{record} is at revision {current}, not {expected}",
             why="It was changed since it was read",
@@ -212,11 +248,12 @@ def _wanted(unit: Unit, note: Note, given: Mapping[str, Any]) -> dict[str, Any]:
                 if wanted["entity"] is not None:
                     _same_project(unit, wanted["entity"], note.project)
             case _:
-                raise InvalidInput(f"A note has no field {name!r}")
+                raise InvalidInput(f"A note has no field {shown(name)}")
     return wanted
 
 
-def _current(note: Note, name: str) -> Any:
+def _present(note: Note, name: str) -> Any:
+    """A field of a note as an event would set it."""
     value = getattr(note, name, None)  # a digest is not shown, and is set only where it differs
     if name == "scope":
         return None if value is None else note_rows.scope_json(value)
@@ -225,12 +262,10 @@ def _current(note: Note, name: str) -> Any:
 
 def left_beneath(unit: Unit, note: int, *, closing: bool = False) -> tuple[str, ...]:
     """One notice if a task that was just closed, or is closing, has open steps or checklist items beneath it."""
-    row = unit.row("SELECT kind, status FROM note WHERE id = ?", (note,))
-    if row is None or row[0] not in TASK_KINDS or (row[1] in UNFINISHED and not closing):
+    kind, status = unit.one("SELECT kind, status FROM note WHERE id = ?", (note,))
+    if kind not in TASK_KINDS or (status in UNFINISHED and not closing):
         return ()
-    counted = unit.row(f"{tree.BENEATH} {_LEFT}", (note, *UNFINISHED, *TASK_KINDS))
-    assert counted is not None  # aggregates always give a row
-    steps, items = counted
+    steps, items = unit.one(f"{tree.BENEATH} {_LEFT}", (note, *UNFINISHED, *TASK_KINDS))
     parts = []
     if steps:
         parts.append(f"{steps} open step{'s' if steps > 1 else ''}")

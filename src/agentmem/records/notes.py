@@ -12,10 +12,9 @@ from agentmem.records.moves import move
 from agentmem.records.note_writes import NewNote, add, placed, update
 from agentmem.records.refs import entity_id, note_id
 from agentmem.types import (
+    ALL_STATUSES,
     NOTE_KINDS,
-    STATUSES,
     UNSET,
-    Brief,
     Note,
     NoteKind,
     Ref,
@@ -82,6 +81,7 @@ class Notes(Namespace):
             kind, title, body=body, status=status, parent=parent, tags=tags, pin=pin, confidence=confidence,
             basis=basis, about=about, why=why, scope=scope, links=links, dated=dated, source=source,
         )  # fmt: skip
+        validate.flag(similar, "similar")
         arguments = {} if request_id is None else {"note": new}
         return self._binding.run("notes.add", arguments, request_id, lambda unit: add(unit, new, similar=similar))
 
@@ -186,6 +186,7 @@ class Notes(Namespace):
             Conflict: Beneath itself, or a stale revision.
             LimitExceeded: The tree would grow too deep.
         """
+        validate.flag(first, "first")
         arguments = {"note": note, "parent": parent, "before": before, "after": after, "first": first}
         return self._binding.run(
             "notes.move",
@@ -228,6 +229,7 @@ class Notes(Namespace):
             after: Continue after the note of this id.
         """
         validate.page(limit)
+        validate.cursor(after, "after")
         with self._binding.reading() as view:
             return _list(view, kind, status, parent, under, about, tag, limit, after)
 
@@ -271,9 +273,7 @@ def _list(
         values.append(validate.choice(kind, "kind", NOTE_KINDS))
     if status is not None:
         conditions.append("status = ?")
-        values.append(
-            validate.choice(status, "status", sorted({name for names in STATUSES.values() for name in names}))
-        )
+        values.append(validate.choice(status, "status", ALL_STATUSES))
     if about is not None:
         conditions.append("entity = ?")
         values.append(entity_id(view, about))
@@ -284,9 +284,3 @@ def _list(
         f"{prefix} SELECT {note_rows.COLUMNS} FROM note WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {limit}"
     )
     return tuple(note_rows.note(row) for row in view.rows(sql, values))
-
-
-def brief(view: View | Unit, found: int) -> Brief | None:
-    """A note in one line, None if there is none."""
-    row = view.row("SELECT id, kind, status, title, origin FROM note WHERE id = ?", (found,))
-    return None if row is None else Brief(row[0], "note", row[1], row[2], row[3] or "", row[4])

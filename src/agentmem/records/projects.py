@@ -6,19 +6,19 @@ import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import apsw
 from attrs import frozen
 
 from agentmem import limits
-from agentmem.errors import Conflict, NotFound
+from agentmem.errors import UNSEEN, Conflict, NotFound, shown
 from agentmem.log.kinds import EventKind
 from agentmem.records import validate
 from agentmem.records.base import Namespace, Unit
 from agentmem.types import Event, Project, Written
 
-_COLUMNS = "id, name, created_at, revision"
+COLUMNS: Final = "id, name, created_at, revision"
 
 
 @frozen
@@ -39,7 +39,7 @@ class Projects(Namespace):
     def list(self) -> tuple[Project, ...]:
         """Every project of the store, oldest first."""
         with self._binding.reading() as view:
-            return tuple(Project(*row) for row in view.rows(f"SELECT {_COLUMNS} FROM project ORDER BY id"))
+            return tuple(Project(*row) for row in view.rows(f"SELECT {COLUMNS} FROM project ORDER BY id"))
 
     def get(self, name: str | None = None) -> Project:
         """The project of this name, or the view's own.
@@ -47,12 +47,12 @@ class Projects(Namespace):
         Raises:
             NotFound: Nothing was ever written in it.
         """
-        wanted = self._binding.project if name is None else name
+        wanted = self._binding.project if name is None else validate.project(name)
         with self._binding.reading() as view:
-            row = view.row(f"SELECT {_COLUMNS} FROM project WHERE name = ?", (wanted,))
+            row = view.row(f"SELECT {COLUMNS} FROM project WHERE name = ?", (wanted,))
             if row is None:
                 raise NotFound(
-                    f"There is no project {wanted!r}", next="A project comes to be with the first write in it"
+                    f"There is no project {shown(wanted)}", next="A project comes to be with the first write in it"
                 )
             return Project(*row)
 
@@ -65,18 +65,18 @@ class Projects(Namespace):
             Conflict: Another project has the name.
             NotFound: Nothing was ever written in the view's project.
         """
-        name = validate.label(name, "project", limits.PROJECT_CHARS)
+        name = validate.project(name)
 
         def command(unit: Unit) -> Written:
-            row = unit.row(f"SELECT {_COLUMNS} FROM project WHERE name = ?", (self._binding.project,))
+            row = unit.row(f"SELECT {COLUMNS} FROM project WHERE name = ?", (self._binding.project,))
             if row is None:
-                raise NotFound(f"There is no project {self._binding.project!r}")
+                raise NotFound(f"There is no project {shown(self._binding.project)}")
             if row[1] == name:
                 return Written(row[0], row[3], transit=unit.transit)
             if unit.row("SELECT 1 FROM project WHERE name = ?", (name,)) is not None:
-                raise Conflict(f"There is a project {name!r} already")
+                raise Conflict(f"There is a project {shown(name)} already")
             event = unit.append("project.changed", {"set": {"name": name}}, record=row[0], project=row[0])
-            notice = f"go on with in_project({name!r}): a write under the old name begins a new project"
+            notice = f"go on with in_project({shown(name)}): a write under the old name begins a new project"
             return Written(row[0], event.seq, ("name",), (), (notice,), transit=unit.transit)
 
         arguments = {"from": self._binding.project, "name": name}
@@ -88,8 +88,8 @@ class Projects(Namespace):
         with self._binding.reading() as view:
             notes = view.rows("SELECT kind, count(*) FROM note WHERE project = ? GROUP BY kind", (project.id,))
             entities = view.rows("SELECT type, count(*) FROM entity WHERE project = ? GROUP BY type", (project.id,))
-            events = view.row("SELECT count(*) FROM event WHERE project = ?", (project.id,))
-        return ProjectStats(project, dict(notes), dict(entities), events[0] if events else 0)
+            events = view.number("SELECT count(*) FROM event WHERE project = ?", (project.id,))
+        return ProjectStats(project, dict(notes), dict(entities), events)
 
 
 def default_project(directory: Path | str | None = None) -> str:
@@ -105,7 +105,7 @@ def default_project(directory: Path | str | None = None) -> str:
     common = _git_common_directory(start)
     anchor = start if common is None else common
     named = anchor.parent if anchor.name == ".git" else anchor
-    name = re.sub(r"[^\w.\-]+", "-", named.name).strip("-.") or "root"
+    name = re.sub(rf"(?:[^\w.\-]|[{UNSEEN}])+", "-", named.name).strip("-.") or "root"
     short = hashlib.sha256(str(anchor).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return f"{name[: limits.PROJECT_CHARS - 9]}-{short}"
 

@@ -34,7 +34,7 @@ def token(asked: Asked) -> str | None:
 
 
 def counts(source: Unit | View, tokens: Iterable[str]) -> dict[str, int]:
-    """In how many records each token stands, `COMMON` for as many or more."""
+    """In how many records each token stands: exact for 0, at the last count for less than `COMMON`, `COMMON` for more."""
     known = _known.setdefault(source.binding.ledger.database, {})
     now = source.tx.seq if isinstance(source, Unit) else _last(source)
     found = {}
@@ -43,9 +43,10 @@ def counts(source: Unit | View, tokens: Iterable[str]) -> dict[str, int]:
         if until < now:
             row = source.row(_COUNT, (f'"{one}"',))
             number = row[0] if row else 0
-            if len(known) >= _WORDS:
-                known.clear()
-            known[one] = (number, now + COMMON - number - 1 if number < COMMON else _FOR_EVER)
+            if number:  # that a word stands nowhere is true at this moment only
+                if len(known) >= _WORDS:
+                    known.clear()
+                known[one] = (number, now + COMMON - number - 1 if number < COMMON else _FOR_EVER)
         found[one] = number
     return found
 

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import re
 
-from agentmem.errors import InvalidInput, NotFound
+from agentmem import limits
+from agentmem.errors import Closed, InvalidInput, NotFound, shown
 from agentmem.log.ledger import refuse_void
-from agentmem.records.base import Unit, View
-from agentmem.types import HasId, Ref
+from agentmem.records.base import Source
+from agentmem.records.validate import nearest
+from agentmem.types import Checkpoint, Entity, HasId, Item, Note, RecordType, Ref, Summary
 
 _ID = re.compile(r"#?([1-9][0-9]{0,18})", re.ASCII)
 _ITEM = re.compile(r"#?([1-9][0-9]{0,18})\.([1-9][0-9]{0,9})", re.ASCII)
 _ENTITY = re.compile(r"([^\s:]{1,48}):(.+)", re.DOTALL)
 
-Source = Unit | View
 
-
-def identify(source: Source, ref: Ref) -> tuple[int, str]:
+def identify(source: Source, ref: Ref) -> tuple[int, RecordType]:
     """The id of the record that `ref` names, and its type.
 
     Raises:
         NotFound: There is none, or it was purged; a number that is an event's says whose.
         InvalidInput: It is no way to name a record.
+        Closed: It was read or made in a transaction that was rolled back.
     """
     if type(ref) is int:
         return _by_id(source, ref)
@@ -29,10 +30,43 @@ def identify(source: Source, ref: Ref) -> tuple[int, str]:
         return _by_text(source, ref)
     if isinstance(ref, HasId):
         refuse_void(ref)
-        return _by_id(source, ref.id)
+        if type(ref.id) is int:
+            if isinstance(ref, _Read):
+                _refuse_undone(source, ref)
+            return _by_id(source, ref.id)
     raise InvalidInput(
-        f"{ref!r} names no record", next="Give an id, a record, 'type:key' for an entity, '14.3' for an item"
+        f"{shown(ref)} names no record", next="Give an id, a record, 'type:key' for an entity, '14.3' for an item"
     )
+
+
+_Read = Note | Entity | Item | Summary | Checkpoint
+_EVENT = "SELECT record, at FROM event WHERE seq = ?"
+
+
+def _refuse_undone(source: Source, value: _Read) -> None:
+    """Refuse a value that was read in a transaction which was rolled back: its id may now be another record's.
+
+    Its revision must be an event of the record, and what never changes of a record must be as it is.
+    """
+    seq = value.id if isinstance(value, Checkpoint) else value.revision
+    event = source.row(_EVENT, (seq,)) if type(seq) is int and 0 < seq <= limits.INT_MAX else None
+    same = event is not None and event[0] == value.id
+    if same and event is not None:
+        match value:
+            case Note() | Entity():
+                same = source.row(_EVENT, (value.id,)) == (value.id, value.created_at)
+            case Item():
+                row = source.row("SELECT note, number, revision, text FROM item WHERE id = ?", (value.id,))
+                same = row is not None and row[:2] == (value.note, value.number)
+                same = same and row is not None and (row[2] != seq or row[3] in (value.text, None))
+            case Summary() | Checkpoint():
+                same = event[1] == value.at
+    if not same:
+        raise Closed(
+            f"The value of #{value.id} is of a transaction that was rolled back, or of another store",
+            why="Its id may by now belong to another record",
+            next="Read the record again",
+        )
 
 
 def note_id(source: Source, ref: Ref, *, kinds: tuple[str, ...] = ()) -> int:
@@ -49,7 +83,7 @@ def note_id(source: Source, ref: Ref, *, kinds: tuple[str, ...] = ()) -> int:
     if kinds:
         row = source.row("SELECT kind FROM note WHERE id = ?", (found,))
         if row is not None and row[0] not in kinds:
-            raise InvalidInput(f"#{found} is a {row[0]}", why="Wanted is a " + " or ".join(kinds))
+            raise InvalidInput(f"#{found} is a {row[0]}", why="Wanted here: " + " or ".join(kinds))
     return found
 
 
@@ -72,20 +106,20 @@ def item_id(source: Source, ref: Ref) -> int:
     return found
 
 
-def _by_text(source: Source, ref: str) -> tuple[int, str]:
+def _by_text(source: Source, ref: str) -> tuple[int, RecordType]:
     text = ref.strip()
     if whole := _ID.fullmatch(text):
         return _by_id(source, int(whole[1]))
     if part := _ITEM.fullmatch(text):
-        row = source.row(
-            "SELECT id FROM item WHERE note = ? AND number = ? AND removed = 0", (int(part[1]), int(part[2]))
-        )
+        note, number = int(part[1]), int(part[2])
+        sql = "SELECT id FROM item WHERE note = ? AND number = ? AND removed = 0"
+        row = source.row(sql, (note, number)) if note <= limits.INT_MAX else None
         if row is None:
             raise NotFound(f"There is no item {text}", next=f"See the checklist of note {part[1]}")
         return row[0], "item"
     if named := _ENTITY.fullmatch(text):
         return _by_key(source, named[1], named[2]), "entity"
-    raise InvalidInput(f"{ref!r} names no record", next="Give an id, 'type:key' for an entity, '14.3' for an item")
+    raise InvalidInput(f"{shown(ref)} names no record", next="Give an id, 'type:key' for an entity, '14.3' for an item")
 
 
 def _by_key(source: Source, kind: str, key: str) -> int:
@@ -94,11 +128,8 @@ def _by_key(source: Source, kind: str, key: str) -> int:
     if row is not None:
         return int(row[0])
     keys = [found for (found,) in source.rows(_SOME_KEYS, (project, kind)) if found is not None]
-    import difflib
-
-    near = difflib.get_close_matches(key, keys, 1)
-    if near:
-        hint = f"Did you mean {kind}:{near[0]}?"
+    if near := nearest(key, keys):
+        hint = f"Did you mean {kind}:{near}?"
     elif keys:
         hint = "List what there is with entities.query"
     else:
@@ -106,13 +137,13 @@ def _by_key(source: Source, kind: str, key: str) -> int:
             found for (found,) in source.rows("SELECT DISTINCT type FROM entity WHERE project = ? LIMIT 20", (project,))
         ]
         hint = "Types there are: " + ", ".join(types) if types else "Add it with entities.put"
-    raise NotFound(f"There is no entity {kind}:{key.strip()}", next=hint)
+    raise NotFound(f"There is no entity {shown(f'{kind}:{key.strip()}')}", next=hint)
 
 
 _SOME_KEYS = "SELECT key FROM entity WHERE project = ? AND type = ? LIMIT 500"
 
 
-def _by_id(source: Source, number: int) -> tuple[int, str]:
+def _by_id(source: Source, number: int) -> tuple[int, RecordType]:
     row = (
         source.row("SELECT record, type, payload IS NULL, kind FROM event WHERE seq = ?", (number,))
         if 0 < number < 2**63
@@ -135,4 +166,4 @@ def _by_id(source: Source, number: int) -> tuple[int, str]:
 
 
 def _shown(ref: Ref) -> str:
-    return f"#{ref.id}" if isinstance(ref, HasId) else repr(ref)
+    return f"#{ref.id}" if isinstance(ref, HasId) else shown(ref)

@@ -10,14 +10,15 @@ from agentmem import limits
 from agentmem.errors import InvalidInput
 from agentmem.log.kinds import EventKind
 from agentmem.records import claims, note_rows, tree, validate
-from agentmem.records.base import Row, Unit, View
+from agentmem.records.base import Row, Source, Unit
 from agentmem.records.note_writes import expect, left_beneath
 from agentmem.records.refs import note_id
-from agentmem.types import TASK_KINDS, UNFINISHED, Checkpoint, Event, Ref, Status, Summary, Written
+from agentmem.records.standing import standing
+from agentmem.types import CLOSED, TASK_KINDS, UNFINISHED, UNTRUSTED, Checkpoint, Event, Ref, Status, Summary, Written
 
 CHECKPOINT_COLUMNS: Final = "id, project, task, text, dated, author, run, origin, at"
 SUMMARY_COLUMNS: Final = "id, note, work, result, confidence, basis, author, origin, at, revision"
-_CLOSING: Final = ("done", "failed", "dropped")
+_LOOKED_AT: Final = 20  # checkpoints among which a trusted one is looked for
 _NAMED: Final = 8  # parts without a summary that a notice names
 
 
@@ -37,18 +38,30 @@ def checkpoint(unit: Unit, given: str, task: Ref | None, dated: int | None = Non
     return Written(event.seq, event.seq, ("created",), transit=unit.transit)
 
 
-def latest_checkpoint(source: Unit | View, task: int | None) -> Checkpoint | None:
-    """The last checkpoint of a task; of the project without a task if None."""
+def checkpoints(
+    source: Source, task: int | None, *, limit: int, before: int = limits.INT_MAX
+) -> tuple[Checkpoint, ...]:
+    """The checkpoints of a task, of the project without a task if None, written before an id, newest first."""
     sql = f"""
     SELECT {CHECKPOINT_COLUMNS} FROM checkpoint
-    WHERE project = ? AND task IS ? AND text IS NOT NULL ORDER BY id DESC LIMIT 1
+    WHERE project = ? AND task IS ? AND id < ? AND text IS NOT NULL ORDER BY id DESC LIMIT ?
     """
-    project = source.known_project
-    if task is not None:
-        row = source.row("SELECT project FROM note WHERE id = ?", (task,))
-        project = project if row is None else row[0]
-    found = source.row(sql, (project, task))
-    return None if found is None else Checkpoint(*found)
+    project = source.known_project if task is None else standing(source, "note", task).project
+    return tuple(Checkpoint(*row) for row in source.rows(sql, (project, task, before, limit)))
+
+
+def latest_checkpoint(source: Source, task: int | None) -> Checkpoint | None:
+    """The last checkpoint of a task, of the project without a task if None; a trusted one before those from elsewhere."""
+    latest = checkpoints(source, task, limit=_LOOKED_AT)
+    return next((one for one in latest if one.origin not in UNTRUSTED), latest[0] if latest else None)
+
+
+def every_checkpoint(source: Source, *, limit: int, before: int) -> tuple[Checkpoint, ...]:
+    """The checkpoints of the project and of its tasks, newest first."""
+    sql = f"""
+    SELECT {CHECKPOINT_COLUMNS} FROM checkpoint WHERE project = ? AND id < ? AND text IS NOT NULL ORDER BY id DESC LIMIT ?
+    """
+    return tuple(Checkpoint(*row) for row in source.rows(sql, (source.known_project, before, limit)))
 
 
 def summarize(
@@ -76,7 +89,7 @@ def summarize(
     if not (work.strip() or result.strip()):
         raise InvalidInput("A summary needs work= or result=")
     if status is not None:
-        validate.choice(status, "status", _CLOSING)
+        validate.choice(status, "status", CLOSED)
     notices = (*left_beneath(unit, found, closing=True), *_parts_without_summary(unit, found))
     closing = "done" if status is None and note.status in UNFINISHED else status
     changed: tuple[str, ...] = ()
@@ -97,8 +110,8 @@ def write_summary(
         return Written(event.seq, event.seq, (*changed, "summary"), (), notices, transit=unit.transit)
     current = dict(zip(SUMMARY_COLUMNS.split(", "), row, strict=True))
     changes = {name: value for name, value in wanted.items() if (current[name] or None) != (value or None)}
-    if (origin := validate.less_trusted(current["origin"], unit.actor.origin)) != current["origin"] and changes:
-        changes["origin"] = origin
+    if changes:
+        changes |= unit.lowered(current["origin"])
     if not changes and not changed and not stale(unit, note, current["revision"]):
         return Written(current["id"], current["revision"], (), (), notices, transit=unit.transit)
     # A repeated summary of a task that changed since says that it still holds.
@@ -122,17 +135,17 @@ def _parts_without_summary(unit: Unit, note: int) -> tuple[str, ...]:
     return (f"closed without a summary: {named}",)
 
 
-def summary_of(source: Unit | View, note: int) -> Summary | None:
+def summary_of(source: Source, note: int) -> Summary | None:
     """The current summary of a note, None if it has none or it was purged."""
     row = source.row(f"SELECT {SUMMARY_COLUMNS} FROM summary WHERE note = ?", (note,))
     if row is None or (row[2] is None and row[3] is None):
         return None
-    return summary(row, stale(source, note, row[9]))
+    return summary(source, row)
 
 
-def summary(row: Row, is_stale: bool) -> Summary:
+def summary(source: Source, row: Row) -> Summary:
     """The summary of a row of `SUMMARY_COLUMNS`."""
-    fields: Row = (*row, is_stale)
+    fields: Row = (*row, stale(source, row[1], row[9]))
     return Summary(*fields)
 
 
@@ -151,23 +164,19 @@ SELECT EXISTS (SELECT 1 FROM above WHERE id = ?3)
 _BENEATH_IT: Final = f"{tree.BENEATH} SELECT EXISTS (SELECT 1 FROM beneath JOIN note USING (id) WHERE touched > ?2)"
 
 
-def stale(source: Unit | View, note: int, revision: int) -> bool:
+def stale(source: Source, note: int, revision: int) -> bool:
     """Whether anything beneath a note, now or then, changed after its summary of this revision.
 
     Claims and confirmations do not count. The cost grows with what changed later, where that is little, else with the
     tree.
     """
-    of = source.row("SELECT root FROM note WHERE id = ?", (note,))
-    root = note if of is None else of[0]
+    root = source.number("SELECT root FROM note WHERE id = ?", (note,))
     newer = source.rows(_TOUCHED, (root, revision))
     if root == note or not newer:
         return bool(newer)
-    row = (
-        source.row(_ABOVE_THEM, (root, revision, note))
-        if len(newer) <= _NEWER
-        else source.row(_BENEATH_IT, (note, revision))
-    )
-    return row is not None and bool(row[0])
+    if len(newer) <= _NEWER:
+        return bool(source.number(_ABOVE_THEM, (root, revision, note)))
+    return bool(source.number(_BENEATH_IT, (note, revision)))
 
 
 def _apply_checkpoint(connection: apsw.Connection, event: Event) -> None:

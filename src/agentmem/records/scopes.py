@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve
 
-from agentmem import limits
-from agentmem.errors import InvalidInput, LimitExceeded
+from agentmem.errors import InvalidInput, NotFound
 from agentmem.records import validate
+from agentmem.records.base import View
+from agentmem.records.standing import standing
 from agentmem.types import Scope
 
 
@@ -21,11 +22,7 @@ def make(type: str, where: str | None, checks: Sequence[str], parameters: Mappin
         InvalidInput: A part is not acceptable.
     """
     kind = validate.token(type, "type")
-    if isinstance(checks, str):
-        raise InvalidInput("checks must be a list of names")
-    names = tuple(dict.fromkeys(validate.token(name, "check") for name in checks))
-    if len(names) > limits.CHECKS_PER_DECLARATION:
-        raise LimitExceeded(f"{len(names)} checks, {limits.CHECKS_PER_DECLARATION} at most")
+    names = validate.tokens(checks, "check")
     if where is None:
         if parameters:
             raise InvalidInput("Parameters without a where=", why="Unknown: " + ", ".join(sorted(parameters)))
@@ -33,6 +30,33 @@ def make(type: str, where: str | None, checks: Sequence[str], parameters: Mappin
     from agentmem.records.where import ENTITY_FIELDS, parse
 
     return Scope(kind, parse(where, ENTITY_FIELDS, parameters).canonical, names)
+
+
+def known_type(view: View, type: str, task: int | None) -> None:
+    """Refuse a type that nothing in the project of a task, or of the view, is of or asks for.
+
+    Raises:
+        NotFound: Nothing is; the nearest type is named.
+    """
+    kind = validate.token(type, "type")
+    project = view.project if task is None else standing(view, "note", task).project
+    if view.row(f"{_TYPES} SELECT 1 FROM types WHERE type = ?2", (project, kind)) is None:
+        there = [found for (found,) in view.rows(f"{_TYPES} SELECT type FROM types LIMIT 500", (project,))]
+        near = validate.nearest(kind, there)
+        raise NotFound(
+            f"Nothing in the project is of type {kind}",
+            why="No entity is, no scope covers it, no checks are declared for it",
+            next=f"Did you mean {near}?" if near else "Types there are: " + ", ".join(there[:20]) if there else "",
+        )
+
+
+_TYPES: Final = """
+WITH types (type) AS (
+    SELECT DISTINCT type FROM entity WHERE project = ?1 AND key IS NOT NULL
+    UNION SELECT type FROM checks WHERE project = ?1
+    UNION SELECT scope ->> 'type' FROM note WHERE project = ?1 AND scope IS NOT NULL
+)
+"""
 
 
 def checked(scope: object) -> Scope:

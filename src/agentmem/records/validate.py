@@ -7,20 +7,22 @@ makes control characters visible.
 
 from __future__ import annotations
 
-import math
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from agentmem import limits
-from agentmem.errors import InvalidInput, LimitExceeded
-from agentmem.types import ORIGINS
+from agentmem.errors import UNSEEN, InvalidInput, LimitExceeded, shown
+from agentmem.types import ORIGINS, Origin
 
 # C0, DEL, C1, bidirectional controls, line and paragraph separators, surrogates, noncharacters of the BMP.
 _ODD = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb\ufffe\uffff]"
 )
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+_UNSEEN = re.compile(f"[{UNSEEN}]")
 _LABEL_MARKS = frozenset("._-/@:+~")
 _TOKEN_MARKS = frozenset("._-/+")
 
@@ -80,6 +82,11 @@ def label(value: object, name: str, most: int = limits.LABEL_CHARS) -> str:
     return _marked_word(value, name, most, _LABEL_MARKS)
 
 
+def project(value: object, *, everywhere: bool = False) -> str:
+    """The name of a project; with `everywhere` also `"*"` for all of them."""
+    return "*" if everywhere and type(value) is str and value == "*" else label(value, "project", limits.PROJECT_CHARS)
+
+
 def optional_label(value: object, name: str) -> str | None:
     """As `label`, or None."""
     return None if value is None else label(value, name)
@@ -97,9 +104,10 @@ def _marked_word(value: object, name: str, most: int, marks: frozenset[str]) -> 
         raise InvalidInput(f"{name} is empty")
     if len(value) > most:
         raise LimitExceeded(f"{name} has {len(value)} characters, {most} at most")
-    if not value.isalnum():
+    if not (value.isascii() and value.isalnum()):
         for character in value:
-            if not (character.isalnum() or character in marks or _combining(character)):
+            fits = character.isalnum() or character in marks or _combining(character)
+            if not fits or _UNSEEN.match(character):
                 raise InvalidInput(
                     f"{name} contains {character!a}",
                     why=f"Allowed are letters, digits and {' '.join(sorted(marks))}",
@@ -116,7 +124,7 @@ def _combining(character: str) -> bool:
 
 def tags(values: object) -> tuple[str, ...]:
     """Tags without repeats, in the order given."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if isinstance(values, (str, bytes)) or not isinstance(values, Collection):
         raise InvalidInput("tags must be a list of text", next='For one tag write ["name"]')
     found = dict.fromkeys(label(value, "tag", limits.TAG_CHARS) for value in values)
     if len(found) > limits.TAGS_PER_NOTE:
@@ -128,34 +136,89 @@ def confidence(value: object) -> float | None:
     """A number from 0 to 1, or None."""
     if value is None:
         return None
-    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= 1:  # type: ignore[arg-type, operator]
-        raise InvalidInput(f"confidence is {value!r}", why="It is a number from 0 to 1")
-    return float(value)  # type: ignore[arg-type]
+    return float(number(value, "confidence", 0, 1))
 
 
 def choice(value: object, name: str, allowed: Sequence[str]) -> str:
     """One of a closed set of words; the error names them and the nearest."""
     if type(value) is str and value in allowed:
         return value
+    near = nearest(value, allowed) if isinstance(value, str) else None
+    raise InvalidInput(
+        f"{name} is {shown(value)}",
+        why="Allowed are " + ", ".join(allowed),
+        next=f"Did you mean {near}?" if near else "",
+    )
+
+
+def nearest(word: str, known: Iterable[str], *, likeness: float = 0.7) -> str | None:
+    """The known word most like this one, for a hint; case does not count.
+
+    Args:
+        word: What was given.
+        known: What there is.
+        likeness: The least ratio of `difflib` that counts, 0 to 1.
+    """
     import difflib
 
-    near = difflib.get_close_matches(str(value), allowed, 1)
-    raise InvalidInput(
-        f"{name} is {value!r}", why="Allowed are " + ", ".join(allowed), next=f"Did you mean {near[0]}?" if near else ""
-    )
+    by_fold = {each.casefold(): each for each in known}
+    near = difflib.get_close_matches(word[: limits.KEY_CHARS].casefold(), by_fold, 1, likeness)
+    return by_fold[near[0]] if near else None
 
 
 def flag(value: object, name: str) -> bool:
     """True or False, nothing that merely counts as one."""
     if type(value) is not bool:
-        raise InvalidInput(f"{name} must be true or false, not {value!r}")
+        raise InvalidInput(f"{name} must be true or false, not {shown(value)}")
     return value
 
 
 def whole(value: object, name: str, least: int, most: int) -> int:
     """An integer within bounds."""
     if type(value) is not int or not least <= value <= most:
-        raise InvalidInput(f"{name} is {value!r}", why=f"It is a whole number from {least} to {most}")
+        raise InvalidInput(f"{name} is {shown(value)}", why=f"It is a whole number from {least} to {most}")
+    return value
+
+
+def number(value: object, name: str, least: float, most: float) -> float:
+    """A whole or broken number within bounds; no NaN."""
+    if not (isinstance(value, int | float) and type(value) in (int, float) and least <= value <= most):
+        raise InvalidInput(f"{name} is {shown(value)}", why=f"It is a number from {least:g} to {most:g}")
+    return value
+
+
+def seconds(value: object, name: str) -> float:
+    """A time to wait."""
+    return number(value, name, 0, limits.WAIT_SECONDS_MAX)
+
+
+def time(value: object, name: str) -> int:
+    """Microseconds since 1970 UTC, within the years 1 to 9999."""
+    return whole(value, name, limits.TIME_LEAST, limits.TIME_MOST)
+
+
+def cursor(value: object, name: str) -> int:
+    """A place in the log, or an id that a list continues after."""
+    return whole(value, name, 0, limits.INT_MAX)
+
+
+def optional_cursor(value: object, name: str) -> int | None:
+    """As `cursor`, or None."""
+    return None if value is None else cursor(value, name)
+
+
+def path(value: object, name: str = "path") -> str:
+    """The path of a file or folder: text, or what `os.fspath` makes text of."""
+    given = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(given, str) or not given or "\0" in given:
+        raise InvalidInput(f"{name} is {shown(value)}", why="It is a path: text that is not empty and holds no NUL")
+    return given
+
+
+def callable_(value: object, name: str) -> Callable[..., Any]:
+    """A function."""
+    if not callable(value):
+        raise InvalidInput(f"{name} is {shown(value)}", why="It is a function")
     return value
 
 
@@ -168,14 +231,22 @@ def batch(values: Iterable[Any], name: str) -> list[Any]:
     """A list of at most `limits.BATCH` things given at once."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InvalidInput(f"{name} must be a list", next="For one write a list of one")
-    found = list(values)
+    found = list(islice(values, limits.BATCH + 1))
     if len(found) > limits.BATCH:
         raise LimitExceeded(
-            f"{len(found)} {name} at once, {limits.BATCH} at most", next="Use several calls inside store.transaction()"
+            f"More than {limits.BATCH} {name} at once", next="Use several calls inside store.transaction()"
         )
     return found
 
 
-def less_trusted(one: str, other: str) -> str:
+def tokens(values: Iterable[Any], name: str) -> tuple[str, ...]:
+    """A list of short names, `limits.CHECKS_PER_DECLARATION` at most, without repeats, in the order given."""
+    found = tuple(dict.fromkeys(token(value, name) for value in batch(values, f"{name} names")))
+    if len(found) > limits.CHECKS_PER_DECLARATION:
+        raise LimitExceeded(f"{len(found)} {name} names, {limits.CHECKS_PER_DECLARATION} at most")
+    return found
+
+
+def less_trusted(one: Origin, other: Origin) -> Origin:
     """The less trusted of two origins."""
     return one if ORIGINS.index(one) >= ORIGINS.index(other) else other

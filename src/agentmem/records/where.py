@@ -42,8 +42,9 @@ from attrs import frozen
 
 from agentmem import limits
 from agentmem.errors import LimitExceeded
+from agentmem.records.sql import Binding, Sql
 from agentmem.records.where_ast import Node, canonical
-from agentmem.records.where_fields import ENTITY_FIELDS, Binding, Column, Family, FieldMap, Sql
+from agentmem.records.where_fields import ENTITY_FIELDS, Column, Family, FieldMap
 from agentmem.records.where_group import Group, Grouping, Groups, Numbers, compile_group
 from agentmem.records.where_order import Order, compile_cursor, compile_order, make_cursor
 from agentmem.records.where_parse import parse_node

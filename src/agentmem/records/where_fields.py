@@ -9,34 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from attrs import frozen
 
 from agentmem.errors import WhereError
+from agentmem.records.sql import Binding
+from agentmem.records.validate import nearest
 from agentmem.records.where_ast import Field, Kind
 from agentmem.types import CHECK_RESULTS, ORIGINS
 
 __all__ = [
     "ENTITY_FIELDS",
     "Bind",
-    "Binding",
     "Column",
     "Family",
     "FieldMap",
     "Resolved",
-    "Sql",
-    "nearest",
 ]
-
-Binding: TypeAlias = str | int | float | None
-
-
-class Sql(NamedTuple):
-    """A piece of SQL and what its question marks stand for, in their order."""
-
-    text: str
-    bindings: list[Binding]
 
 
 class Bind(Enum):
@@ -163,14 +153,6 @@ def _member(family: Family, head: str, rest: list[str]) -> Resolved:
     name, steps = (below[0], below[1:]) if family.named else ("", below)
     path = "".join(["$", *(f".{json.dumps(step)}" for step in steps)]) if family.nested else ""
     return Resolved(Field((head, *below)), family.column, name=name, path=path)
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """The most similar of the known names, or nothing if none is similar; case does not count."""
-    import difflib
-
-    by_fold = {each.casefold(): each for each in known}
-    return next((by_fold[each] for each in difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.7)), "")
 
 
 def _of_mark(column: str, kind: Kind, choices: tuple[str, ...] = ()) -> Column:

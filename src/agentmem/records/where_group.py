@@ -11,9 +11,10 @@ from attrs import field as attribute
 from attrs import frozen
 
 from agentmem import limits
-from agentmem.errors import InvalidInput, LimitExceeded, WhereError
+from agentmem.errors import InvalidInput, LimitExceeded, WhereError, shown
+from agentmem.records.sql import Sql
 from agentmem.records.where_ast import Kind, number
-from agentmem.records.where_fields import FieldMap, Resolved, Sql
+from agentmem.records.where_fields import FieldMap, Resolved
 from agentmem.records.where_lex import TokenKind, tokens
 from agentmem.records.where_order import field_list, json_rank
 from agentmem.records.where_sql import Writer
@@ -138,7 +139,7 @@ def compile_group(
     if not keys:
         raise WhereError("This group names no field", source=source, position=0, next="Write for instance status")
     if type(limit) is not int or limit < 1:
-        raise InvalidInput(f"The number of groups is {limit!r}", next="Pass 1 or more")
+        raise InvalidInput(f"The number of groups is {shown(limit)}", next="Pass 1 or more")
     if limit > limits.GROUPS_MAX:
         raise LimitExceeded(f"{limit} groups in one answer", why=f"At most {limits.GROUPS_MAX} are given")
     number = None if of is None else _numeric(of, fields)

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from agentmem import limits
-from agentmem.errors import InvalidInput, LimitExceeded, WhereError
+from agentmem.errors import InvalidInput, LimitExceeded, WhereError, shown
 
 __all__ = ["Token", "TokenKind", "tokens"]
 
@@ -119,5 +119,5 @@ def _unreadable(source: str, position: int) -> WhereError:
         begun = _BEGUN.match(rest)
         position += begun.end() - 1 if begun else 0
     else:
-        what, hint = f"The character {first!r} has no meaning here", _INSTEAD.get(first, "Put text in quotes")
+        what, hint = f"The character {shown(first)} has no meaning here", _INSTEAD.get(first, "Put text in quotes")
     return WhereError(what, source=source, position=position, next=hint)

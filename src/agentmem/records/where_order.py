@@ -21,8 +21,9 @@ from attrs import frozen
 
 from agentmem import limits
 from agentmem.errors import InvalidInput, LimitExceeded, WhereError
+from agentmem.records.sql import Binding, Sql
 from agentmem.records.where_ast import Field, Kind
-from agentmem.records.where_fields import Binding, FieldMap, Resolved, Sql
+from agentmem.records.where_fields import FieldMap, Resolved
 from agentmem.records.where_lex import Token, TokenKind, tokens
 from agentmem.records.where_sql import Writer
 

@@ -9,7 +9,8 @@ from datetime import UTC, date, datetime
 from typing import Final
 
 from agentmem import limits
-from agentmem.errors import LimitExceeded, WhereError
+from agentmem.errors import LimitExceeded, WhereError, shown
+from agentmem.records.validate import nearest
 from agentmem.records.where_ast import (
     Between,
     Compare,
@@ -26,7 +27,7 @@ from agentmem.records.where_ast import (
     time_from_datetime,
     time_to_text,
 )
-from agentmem.records.where_fields import FieldMap, Resolved, nearest
+from agentmem.records.where_fields import FieldMap, Resolved
 from agentmem.records.where_lex import Token, TokenKind, tokens, unquoted
 
 __all__ = ["parse_node"]
@@ -101,7 +102,7 @@ class _Parser:
             used = [token.text[1:] for token in self.tokens if token.kind is TokenKind.PARAMETER]
             near = nearest(name, used)
             hint = f"Did you mean :{near}?" if near else f"Write :{name} in the where, or leave it out"
-            raise self.error(f"Nothing in this where uses the parameter {name!r}", next=hint)
+            raise self.error(f"Nothing in this where uses the parameter {shown(name)}", next=hint)
         return node
 
     def disjunction(self) -> Node:
@@ -313,7 +314,8 @@ class _Parser:
         )
 
     def from_digits(self, token: Token) -> Literal:
-        whole = token.text.lstrip("-").isdigit()
+        # Longer ones Python refuses to read as whole numbers; as broken ones they are not finite.
+        whole = token.text.lstrip("-").isdigit() and len(token.text) <= limits.WHERE_CHARS
         return self.number(int(token.text) if whole else float(token.text), token)
 
     def number(self, value: int | float, place: Token) -> Literal:

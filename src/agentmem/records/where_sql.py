@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
+from agentmem.records.sql import Binding, Sql
 from agentmem.records.where_ast import And, Between, Compare, Field, In, IsNull, Kind, Literal, Node, Not, Op, Or
-from agentmem.records.where_fields import Binding, FieldMap, Resolved, Sql
+from agentmem.records.where_fields import FieldMap, Resolved
 from agentmem.records.where_functions import SQL_FUNCTIONS
 
 __all__ = ["SQL_FUNCTIONS", "Writer", "compile_node"]

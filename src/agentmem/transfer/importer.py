@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, Final, TypeAlias
 
-import attrs
 from attrs import frozen
 
 from agentmem import limits
+from agentmem.context.answer import Answer
 from agentmem.context.escape import one_line
 from agentmem.context.left import gather
 from agentmem.context.resume import resume
 from agentmem.context.tokens import Counter
 from agentmem.records import checklists, entity_writes, note_writes, reports
-from agentmem.records.base import Binding, Unit, View
+from agentmem.records.base import Binding, Unit
 from agentmem.records.moves import move
 from agentmem.records.note_writes import NewNote
 from agentmem.transfer.markdown import read_folder
@@ -36,7 +36,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 
 @frozen
-class Imported:
+class Imported(Answer):
     """What an import did.
 
     Attributes:
@@ -68,10 +68,6 @@ class Imported:
     failed: int
     decided: int
     text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The outcome as JSON."""
-        return attrs.asdict(self)
 
 
 class _Import:
@@ -273,7 +269,11 @@ class _Import:
 
 
 class _DryRun(Exception):
-    """Rolls a dry run back."""
+    """Rolls a dry run back, and carries out what would have come of it."""
+
+    def __init__(self, found: Imported) -> None:
+        super().__init__()
+        self.found = found
 
 
 def run(
@@ -301,18 +301,16 @@ def run(
     """
     plan = read_folder(path, entities=entities)
     folder_tokens = sum(counter(text) for text in plan.raw_texts())
-    found: Imported | None = None
     try:
         with binding.ledger.transaction() as tx:
             work = _Import(Unit(binding.acting(run=RUN, origin=origin), tx), plan, progress)
             work.run()
             found = _outcome(binding, work, folder_tokens, budget, counter, dry_run=dry_run)
             if dry_run:
-                raise _DryRun
-    except _DryRun:
-        pass
-    assert found is not None  # the block ends with an outcome or an error
-    return found
+                raise _DryRun(found)
+            return found
+    except _DryRun as ended:
+        return ended.found
 
 
 def _outcome(
@@ -321,10 +319,11 @@ def _outcome(
     with binding.reading() as view:
         resumed = resume(view, None, after=None, budget=budget, counter=counter)
         gathered = gather(view, None)
+        count = "SELECT count(*) FROM note WHERE project = ?"
         counts = (
             gathered.steps_total + gathered.items_total + sum(check.left for check in gathered.expected),
-            _count(view, "kind = 'attempt' AND status = 'failed'"),
-            _count(view, "kind = 'decision' AND status = 'active'"),
+            view.number(f"{count} AND kind = 'attempt' AND status = 'failed'", (view.project,)),
+            view.number(f"{count} AND kind = 'decision' AND status = 'active'", (view.project,)),
         )
     plan = work.plan
     report = tuple(str(line) for line in plan.report)
@@ -347,11 +346,6 @@ def _outcome(
         len(plan.files), dict(+work.created), dict(+work.changed), work.unchanged, tuple(work.kept),
         tuple(work.dropped), report, folder_tokens, resumed.tokens, *counts, "\n".join(lines),
     )  # fmt: skip
-
-
-def _count(view: View, condition: str) -> int:
-    row = view.row(f"SELECT count(*) FROM note WHERE project = ? AND {condition}", (view.project,))
-    return row[0] if row else 0
 
 
 def _status(note: PlannedNote) -> Any:

@@ -12,12 +12,11 @@ from agentmem.adapters.cli.options import command
 from agentmem.adapters.cli.session import Session
 from agentmem.adapters.cli.shown import many, written
 from agentmem.errors import InvalidInput
-from agentmem.types import LINK_KINDS, NOTE_KINDS, STATUSES, UNSET
+from agentmem.types import ALL_STATUSES, LINK_KINDS, NOTE_KINDS, UNSET
 
 if TYPE_CHECKING:
     from agentmem.store import Store
 
-_ALL_STATUSES = sorted({status for statuses in STATUSES.values() for status in statuses})
 _CLEARABLE = ("confidence", "basis", "about", "why", "scope", "dated", "source", "tags", "body")
 
 
@@ -25,7 +24,7 @@ def _note_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that adding and changing share."""
     for option in reversed((
         click.option("--body", metavar="TEXT", help="Anything more; - reads stdin."),
-        click.option("--status", type=click.Choice(_ALL_STATUSES), help="One that the kind may have."),
+        click.option("--status", type=click.Choice(ALL_STATUSES), help="One that the kind may have."),
         click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; p0 to p3 is a priority. Repeatable."),
         click.option("--confidence", type=float, help="0 to 1."),
         click.option("--basis", metavar="LINE", help="What it rests on."),
@@ -85,9 +84,9 @@ def add(
 
     Examples:
       agentmem add goal "Check example.com"
-      agentmem add step "TLS" "Headers" --parent 1
-      agentmem add step "Check the API" --parent 1 --scope endpoint -c authz -c csrf
-      git diff --stat | agentmem add fact "What the branch changes" --parent 1 --body -
+      agentmem add step "TLS" "Headers" --parent 2
+      agentmem add step "Check the API" --parent 2 --scope endpoint -c authz -c csrf
+      git diff --stat | agentmem add fact "What the branch changes" --parent 2 --body -
     """
     from agentmem.records.note_writes import NewNote
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import click
 from click.core import ParameterSource
 
+from agentmem import limits
 from agentmem.adapters.cli.session import Mode, Session
 from agentmem.errors import InvalidInput
 
@@ -130,7 +131,13 @@ def help_of(function: Callable[..., Any]) -> str:
 
 _EPILOG = "Also takes --db, --project, --author, --run, --task, --origin, --claim, --key-file: see agentmem --help."
 
-budget = click.option("--budget", type=int, default=2000, show_default=True, help="Tokens of the answer, from 300.")
+budget = click.option(
+    "--budget",
+    type=int,
+    default=limits.BUDGET_DEFAULT,
+    show_default=True,
+    help=f"Tokens of the answer, from {limits.BUDGET_MIN}.",
+)
 request_id = click.option("--request-id", metavar="ID", help="Makes a retry safe: repeated, it writes nothing again.")
 expected_revision = click.option(
     "--expected-revision", type=int, metavar="N", help="The revision you have seen; another one is a conflict."
@@ -139,10 +146,9 @@ where = click.option("--where", metavar="WHERE", help='Only those that match, e.
 parameters = click.option(
     "--param", "parameters", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="The value of :NAME in WHERE."
 )
-checks = click.option("--check", "-c", "checks", multiple=True, metavar="NAME", help="A check; repeatable.")
 
 
-def limit(default: int = 100) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def limit(default: int = limits.PAGE) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The option `--limit`."""
     return click.option("--limit", "-n", type=int, default=default, show_default=True, help="At most so many.")
 

@@ -33,6 +33,13 @@ class Output:
         """A value as one line of JSON, with further names."""
         self._dump({**plain(value), **plain(more)} if more else plain(value))
 
+    def answer(self, value: Any) -> None:
+        """A value that has a text: that text, or the value as JSON."""
+        if self.json:
+            self.value(value)
+        else:
+            self.text(value.text)
+
     def values(self, values: Iterable[Any]) -> None:
         """Values as JSON, one a line."""
         for value in values:
@@ -65,8 +72,9 @@ class Output:
             raise OutputClosed from None
 
     def say(self, text: str) -> None:
-        """A remark on stderr, unless it is to be quiet."""
+        """A remark on stderr, unless it is to be quiet; what was answered before it stands before it."""
         if not self.quiet:
+            self.flush()
             complain(text)
 
     def _write(self, text: str) -> None:

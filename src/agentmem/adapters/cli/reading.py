@@ -11,12 +11,11 @@ from agentmem.adapters.cli import options
 from agentmem.adapters.cli.options import command
 from agentmem.adapters.cli.session import Session
 from agentmem.adapters.cli.shown import inline, notes_table, record
-from agentmem.types import NOTE_KINDS, STATUSES, UNSET, Entity
+from agentmem.types import ALL_STATUSES, NOTE_KINDS, UNSET, Entity
 
 if TYPE_CHECKING:
     from agentmem.store import Store
 
-_ALL_STATUSES = sorted({status for statuses in STATUSES.values() for status in statuses})
 _whole = click.option("--whole", is_flag=True, help="The whole project, whatever --task says.")
 
 
@@ -37,7 +36,7 @@ def resume(session: Session, store: Store, task: str | None, since: int | None, 
       agentmem resume 12 --budget 1000
       agentmem resume --since 480 --json
     """
-    _text_or_value(session, store.resume(_task(session, task, whole), since=since, budget=budget))
+    session.out.answer(store.resume(_task(session, task, whole), since=since, budget=budget))
 
 
 @command("left", verbs=("left",))
@@ -57,7 +56,7 @@ def left(
       agentmem left
       agentmem left 12 --type endpoint
     """
-    _text_or_value(session, store.left(_task(session, task, whole), type=of_type, limit=limit, budget=budget))
+    session.out.answer(store.left(_task(session, task, whole), type=of_type, limit=limit, budget=budget))
 
 
 def _task(session: Session, task: str | None, whole: bool) -> str | None:
@@ -66,13 +65,6 @@ def _task(session: Session, task: str | None, whole: bool) -> str | None:
             raise click.UsageError("--whole and TASK exclude each other.")
         return None
     return task or session.task
-
-
-def _text_or_value(session: Session, answer: Any) -> None:
-    if session.out.json:
-        session.out.value(answer)
-    else:
-        session.out.text(answer.text)
 
 
 @command("find", verbs=("find",))
@@ -131,11 +123,11 @@ def tree(session: Session, store: Store, ref: str | None, depth: int, limit: int
     """
     out = session.out
     if ref is not None:
-        graphs = [store.graph(ref, depth=depth, limit=limit, after=after)]
+        graphs = [store.graph(ref, depth=depth, limit=limit, after=after, budget=limits.BUDGET_MAX)]
         more = None if graphs[0].after is None else f"more: agentmem tree {ref} --after {graphs[0].after}"
     else:
         roots = store.notes.list(parent=None, limit=limit, after=after)
-        graphs = [store.graph(root, depth=depth, limit=limit) for root in roots]
+        graphs = [store.graph(root, depth=depth, limit=limit, budget=limits.BUDGET_MAX) for root in roots]
         cut = [root.id for root, graph in zip(roots, graphs, strict=True) if graph.after is not None]
         more = f"cut short: {', '.join(f'agentmem tree {root}' for root in cut)}" if cut else None
         if len(roots) == limit:
@@ -174,7 +166,7 @@ def get(session: Session, store: Store, refs: tuple[str, ...]) -> None:
 
 @command("list", verbs=("notes.list",))
 @click.option("--kind", type=click.Choice(NOTE_KINDS), help="Of this kind.")
-@click.option("--status", type=click.Choice(_ALL_STATUSES), help="In this status.")
+@click.option("--status", type=click.Choice(ALL_STATUSES), help="In this status.")
 @click.option("--parent", metavar="REF", help="The children of this note, in their order.")
 @click.option("--roots", is_flag=True, help="Those without parent.")
 @click.option("--under", metavar="REF", help="Anywhere beneath this note.")

@@ -10,6 +10,7 @@ from agentmem.adapters.cli import options
 from agentmem.adapters.cli.options import command
 from agentmem.adapters.cli.session import Session
 from agentmem.adapters.cli.shown import block, when, written
+from agentmem.types import CLOSED
 
 if TYPE_CHECKING:
     from agentmem.store import Store
@@ -69,7 +70,7 @@ def summary() -> None:
 @click.argument("task")
 @click.option("--work", default="", metavar="TEXT", help="What was done; - reads stdin.")
 @click.option("--result", default="", metavar="TEXT", help="What came of it; - reads stdin.")
-@click.option("--status", type=click.Choice(("done", "failed", "dropped")), help="done if nothing else is said.")
+@click.option("--status", type=click.Choice(CLOSED), help="done if nothing else is said.")
 @click.option("--confidence", type=float, help="0 to 1.")
 @click.option("--basis", metavar="LINE", help="What it rests on.")
 @options.expected_revision
@@ -94,22 +95,19 @@ def summary_read(session: Session, store: Store, task: str, budget: int) -> None
       agentmem summary read 12 --budget 1000
     """
     found = store.task_summary(task, budget=budget)
-    if session.out.json:
-        session.out.value(found)
-    else:
-        session.out.text(found.text)
+    session.out.answer(found)
 
 
 @command("confirm", store="write", verbs=("confirm",))
-@click.argument("note")
-@click.option("--confidence", type=float, help="0 to 1.")
-@click.option("--basis", metavar="LINE", help="What it rests on.")
+@click.argument("ref")
+@click.option("--confidence", type=float, help="Of a note: 0 to 1.")
+@click.option("--basis", metavar="LINE", help="Of a note: what it rests on.")
 @options.expected_revision
 @options.request_id
 def confirm(
-    session: Session, store: Store, note: str, expected_revision: int | None, request_id: str | None, **given: Any
+    session: Session, store: Store, ref: str, expected_revision: int | None, request_id: str | None, **given: Any
 ) -> None:
-    """Say that a note still holds.
+    """Say that a record still holds: a note, entity, item or summary.
 
     A person's word, --origin user, lifts an untrusted one out.
 
@@ -118,7 +116,7 @@ def confirm(
       agentmem confirm 41 --origin user
     """
     changes = {name: value for name, value in given.items() if value is not None}
-    done = store.confirm(note, expected_revision=expected_revision, request_id=request_id, **changes)
+    done = store.confirm(ref, expected_revision=expected_revision, request_id=request_id, **changes)
     written(session.out, done)
 
 

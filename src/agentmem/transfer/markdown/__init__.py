@@ -6,9 +6,9 @@ an earlier import again.
 
 from __future__ import annotations
 
-from .match import Known, Match, match
-from .reader import read_folder
-from .types import (
+from agentmem.transfer.markdown.match import Known, Match, match
+from agentmem.transfer.markdown.reader import read_folder
+from agentmem.transfer.markdown.types import (
     CLOSED,
     Dated,
     NoteKind,

@@ -9,10 +9,9 @@ from pathlib import Path
 from attrs import evolve
 
 from agentmem import limits
-
-from .drafts import Draft, Drafts, Finding
-from .files import Recency, Source
-from .types import (
+from agentmem.transfer.markdown.drafts import Draft, Drafts, Finding
+from agentmem.transfer.markdown.files import Recency, Source
+from agentmem.transfer.markdown.types import (
     CLOSED,
     Plan,
     PlannedCheckpoint,
@@ -22,7 +21,7 @@ from .types import (
     ReportLine,
     SourceKey,
 )
-from .words import cut_bytes, norm
+from agentmem.transfer.markdown.words import cut_bytes, norm
 
 __all__ = ["assemble"]
 

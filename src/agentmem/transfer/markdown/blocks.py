@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import evolve, field, frozen
 
-from .words import one_line
+from agentmem.transfer.markdown.words import one_line
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

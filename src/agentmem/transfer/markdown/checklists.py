@@ -9,11 +9,10 @@ from typing import Final
 from attrs import frozen
 
 from agentmem import limits
-
-from .blocks import Block, Item
-from .status import split_marker
-from .types import PlannedItem
-from .words import is_placeholder, norm, plain
+from agentmem.transfer.markdown.blocks import Block, Item
+from agentmem.transfer.markdown.status import split_marker
+from agentmem.transfer.markdown.types import PlannedItem
+from agentmem.transfer.markdown.words import is_placeholder, norm, plain
 
 __all__ = ["Boxed", "flatten", "flatten_plain", "is_marked", "names_of", "short_name"]
 

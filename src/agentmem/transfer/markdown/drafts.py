@@ -8,11 +8,18 @@ from typing import Final, Literal
 from attrs import Factory, define, evolve
 
 from agentmem import limits
-
-from .files import Recency
-from .status import Status
-from .types import Dated, NoteKind, PlannedEntity, PlannedItem, PlannedNote, ReportLine, SourceKey
-from .words import clean_heading, cut_bytes, cut_title, plain, split_bytes
+from agentmem.transfer.markdown.files import Recency
+from agentmem.transfer.markdown.status import Status
+from agentmem.transfer.markdown.types import (
+    Dated,
+    NoteKind,
+    PlannedEntity,
+    PlannedItem,
+    PlannedNote,
+    ReportLine,
+    SourceKey,
+)
+from agentmem.transfer.markdown.words import clean_heading, cut_bytes, cut_title, plain, split_bytes
 
 __all__ = ["Draft", "Drafts", "Finding", "Mention"]
 

@@ -20,10 +20,9 @@ from typing import Final, Literal
 from attrs import field, frozen
 
 from agentmem.errors import InvalidInput, NotFound
-
-from .frontmatter import FrontMatter, cut_front_matter
-from .types import Dated, ReportLine, SourceFile
-from .words import read_date
+from agentmem.transfer.markdown.frontmatter import FrontMatter, cut_front_matter
+from agentmem.transfer.markdown.types import Dated, ReportLine, SourceFile
+from agentmem.transfer.markdown.words import read_date
 
 __all__ = [
     "DEPTH_MAX",

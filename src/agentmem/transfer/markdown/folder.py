@@ -9,18 +9,17 @@ from typing import Final
 from attrs import Factory, define, evolve, frozen
 
 from agentmem import limits
-
-from .blocks import Block, Section, parse
-from .drafts import Draft, Drafts
-from .files import Source
-from .journal import Session, find_sessions, outline_journal
-from .outline import Outline, Place, title_and_sections
-from .roles import read_heading
-from .status import Status, status_of_cell
-from .tables import EntityType
-from .tasks import Task, priority_of, read_entries
-from .types import CLOSED, NoteKind, ReportLine, SourceKey
-from .words import norm, plain, slug
+from agentmem.transfer.markdown.blocks import Block, Section, parse
+from agentmem.transfer.markdown.drafts import Draft, Drafts
+from agentmem.transfer.markdown.files import Source
+from agentmem.transfer.markdown.journal import Session, find_sessions, outline_journal
+from agentmem.transfer.markdown.outline import Outline, Place, title_and_sections
+from agentmem.transfer.markdown.roles import read_heading
+from agentmem.transfer.markdown.status import Status, status_of_cell
+from agentmem.transfer.markdown.tables import EntityType
+from agentmem.transfer.markdown.tasks import Task, priority_of, read_entries
+from agentmem.transfer.markdown.types import CLOSED, NoteKind, ReportLine, SourceKey
+from agentmem.transfer.markdown.words import norm, plain, slug
 
 __all__ = ["Folder", "doc_order"]
 

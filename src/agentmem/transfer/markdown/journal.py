@@ -8,17 +8,16 @@ from typing import Final, Literal
 from attrs import evolve, frozen
 
 from agentmem import limits
-
-from .blocks import Block, Section
-from .checklists import names_of
-from .drafts import Draft, Finding, Mention
-from .files import Recency, Source, is_journal_folder, recency
-from .outline import Outline, Place
-from .records import is_record_role
-from .roles import read_heading
-from .status import split_marker
-from .types import Dated, SourceKey
-from .words import cut_bytes, is_placeholder, label_of, norm, plain, read_date
+from agentmem.transfer.markdown.blocks import Block, Section
+from agentmem.transfer.markdown.checklists import names_of
+from agentmem.transfer.markdown.drafts import Draft, Finding, Mention
+from agentmem.transfer.markdown.files import Recency, Source, is_journal_folder, recency
+from agentmem.transfer.markdown.outline import Outline, Place
+from agentmem.transfer.markdown.records import is_record_role
+from agentmem.transfer.markdown.roles import read_heading
+from agentmem.transfer.markdown.status import split_marker
+from agentmem.transfer.markdown.types import Dated, SourceKey
+from agentmem.transfer.markdown.words import cut_bytes, is_placeholder, label_of, norm, plain, read_date
 
 __all__ = ["Session", "find_sessions", "outline_journal"]
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from attrs import frozen
 
-from .blocks import Item
-from .status import status_of_cell
-from .words import label_of, plain
+from agentmem.transfer.markdown.blocks import Item
+from agentmem.transfer.markdown.status import status_of_cell
+from agentmem.transfer.markdown.words import label_of, plain
 
 __all__ = [
     "ASKS_WHY",

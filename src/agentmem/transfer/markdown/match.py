@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
-from .types import PlannedNote, SourceKey
+from agentmem.transfer.markdown.types import PlannedNote, SourceKey
 
 __all__ = ["Known", "Match", "match"]
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from attrs import evolve
 
-from .checklists import names_of, short_name
-from .drafts import Draft, Drafts, Mention
-from .files import Recency, is_journal_folder
-from .status import Status
-from .types import CLOSED, PlannedItem, ReportLine, SourceKey
-from .words import GENERIC, norm
+from agentmem.transfer.markdown.checklists import names_of, short_name
+from agentmem.transfer.markdown.drafts import Draft, Drafts, Mention
+from agentmem.transfer.markdown.files import Recency, is_journal_folder
+from agentmem.transfer.markdown.status import Status
+from agentmem.transfer.markdown.types import CLOSED, PlannedItem, ReportLine, SourceKey
+from agentmem.transfer.markdown.words import GENERIC, norm
 
 __all__ = ["apply_mentions"]
 

@@ -8,18 +8,24 @@ from typing import Final
 from attrs import Factory, define, frozen
 
 from agentmem import limits
-
-from .blocks import Block, Section
-from .checklists import Boxed, flatten, flatten_plain, is_marked
-from .drafts import Draft, Drafts, Finding
-from .files import Source
-from .records import RecordMaker, is_record_role
-from .roles import Heading, read_heading
-from .status import Status, split_marker, status_of_cell, status_of_line
-from .tables import EntityType, entities_of_list, entities_of_table, row_status, task_columns, verdict_column
-from .tasks import priority_of
-from .types import CLOSED, Dated, NoteKind, ReportLine, SourceKey
-from .words import GENERIC, clean_heading, is_placeholder, norm, plain, read_date
+from agentmem.transfer.markdown.blocks import Block, Section
+from agentmem.transfer.markdown.checklists import Boxed, flatten, flatten_plain, is_marked
+from agentmem.transfer.markdown.drafts import Draft, Drafts, Finding
+from agentmem.transfer.markdown.files import Source
+from agentmem.transfer.markdown.records import RecordMaker, is_record_role
+from agentmem.transfer.markdown.roles import Heading, read_heading
+from agentmem.transfer.markdown.status import Status, split_marker, status_of_cell, status_of_line
+from agentmem.transfer.markdown.tables import (
+    EntityType,
+    entities_of_list,
+    entities_of_table,
+    row_status,
+    task_columns,
+    verdict_column,
+)
+from agentmem.transfer.markdown.tasks import priority_of
+from agentmem.transfer.markdown.types import CLOSED, Dated, NoteKind, ReportLine, SourceKey
+from agentmem.transfer.markdown.words import GENERIC, clean_heading, is_placeholder, norm, plain, read_date
 
 __all__ = ["Outline", "Place", "title_and_sections"]
 

@@ -8,17 +8,19 @@ from os import PathLike
 from pathlib import Path
 from typing import Final
 
-from .assemble import assemble
-from .drafts import Draft, Drafts, Finding
-from .files import DEPTH_MAX, FILE_BYTES, FILES_MAX, Recency, Source, find_files, read_source
-from .folder import Folder, doc_order
-from .outline import Place
-from .settle import settle
-from .status import Status
-from .tables import entity_type
-from .tasks import Task, is_task_file, read_task
-from .types import CLOSED, Plan, ReportLine
-from .words import norm, plain
+from agentmem.errors import shown
+from agentmem.records import validate
+from agentmem.transfer.markdown.assemble import assemble
+from agentmem.transfer.markdown.drafts import Draft, Drafts, Finding
+from agentmem.transfer.markdown.files import DEPTH_MAX, FILE_BYTES, FILES_MAX, Recency, Source, find_files, read_source
+from agentmem.transfer.markdown.folder import Folder, doc_order
+from agentmem.transfer.markdown.outline import Place
+from agentmem.transfer.markdown.settle import settle
+from agentmem.transfer.markdown.status import Status
+from agentmem.transfer.markdown.tables import entity_type
+from agentmem.transfer.markdown.tasks import Task, is_task_file, read_task
+from agentmem.transfer.markdown.types import CLOSED, Plan, ReportLine
+from agentmem.transfer.markdown.words import norm, plain
 
 __all__ = ["read_folder"]
 
@@ -50,7 +52,7 @@ def read_folder(
         NotFound: Nothing is at the path.
         InvalidInput: It is neither a file nor a folder.
     """
-    found = find_files(Path(path), files_max=files_max, depth_max=depth_max)
+    found = find_files(Path(validate.path(path)), files_max=files_max, depth_max=depth_max)
     drafts = Drafts(report=list(found.report))
     sources = []
     for name in found.paths:
@@ -189,5 +191,5 @@ def _parents(tasks: dict[str, Task], drafts: Drafts) -> dict[str, Task]:
         if named is not None and named is not task:
             above[task.folder] = named
         elif task.parent and task.folder not in above:
-            drafts.report.append(ReportLine("hint", f"its parent {task.parent!r} is not in the folder", task.path))
+            drafts.report.append(ReportLine("hint", f"its parent {shown(task.parent)} is not in the folder", task.path))
     return above

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
-from .blocks import Block, Item, Row, Section
-from .labels import (
+from agentmem.transfer.markdown.blocks import Block, Item, Row, Section
+from agentmem.transfer.markdown.labels import (
     ASKS_WHY,
     asks_nothing,
     is_answered,
@@ -20,11 +20,11 @@ from .labels import (
     says_all,
     split_inline,
 )
-from .roles import Heading, Role, read_heading
-from .status import Status, is_status_label, split_marker
-from .tables import is_rejected, verdict_column
-from .types import NoteKind
-from .words import first_sentence, is_placeholder, label_of, plain, split_reason
+from agentmem.transfer.markdown.roles import Heading, Role, read_heading
+from agentmem.transfer.markdown.status import Status, is_status_label, split_marker
+from agentmem.transfer.markdown.tables import is_rejected, verdict_column
+from agentmem.transfer.markdown.types import NoteKind
+from agentmem.transfer.markdown.words import first_sentence, is_placeholder, label_of, plain, split_reason
 
 if TYPE_CHECKING:
     from .drafts import Draft

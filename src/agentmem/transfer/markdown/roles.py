@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from attrs import frozen
 
-from .words import clean_heading, plain
+from agentmem.transfer.markdown.words import clean_heading, plain
 
 __all__ = ["Heading", "Role", "read_heading"]
 

@@ -8,13 +8,13 @@ from typing import Final
 
 from attrs import evolve
 
-from .checklists import names_of
-from .drafts import Draft, Drafts
-from .files import Recency
-from .mentions import apply_mentions
-from .status import Status
-from .types import CLOSED, ReportLine, SourceKey
-from .words import GENERIC
+from agentmem.transfer.markdown.checklists import names_of
+from agentmem.transfer.markdown.drafts import Draft, Drafts
+from agentmem.transfer.markdown.files import Recency
+from agentmem.transfer.markdown.mentions import apply_mentions
+from agentmem.transfer.markdown.status import Status
+from agentmem.transfer.markdown.types import CLOSED, ReportLine, SourceKey
+from agentmem.transfer.markdown.words import GENERIC
 
 __all__ = ["settle"]
 

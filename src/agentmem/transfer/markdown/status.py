@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from attrs import frozen
 
-from .words import plain
+from agentmem.transfer.markdown.words import plain
 
 __all__ = ["Status", "is_status_label", "result_of_cell", "split_marker", "status_of_cell", "status_of_line"]
 

@@ -8,12 +8,11 @@ from typing import Final
 from attrs import frozen
 
 from agentmem import limits
+from agentmem.transfer.markdown.blocks import Block, Item, Row
+from agentmem.transfer.markdown.status import Status, is_status_label, result_of_cell, status_of_cell
+from agentmem.transfer.markdown.types import PlannedEntity, SourceKey
+from agentmem.transfer.markdown.words import cut_bytes, is_placeholder, plain, slug
 from agentmem.types import CheckResult
-
-from .blocks import Block, Item, Row
-from .status import Status, is_status_label, result_of_cell, status_of_cell
-from .types import PlannedEntity, SourceKey
-from .words import cut_bytes, is_placeholder, plain, slug
 
 __all__ = [
     "EntityType",

@@ -9,11 +9,10 @@ from typing import Any, Final
 from attrs import frozen
 
 from agentmem import limits
-
-from .files import Source
-from .status import Status, status_of_cell
-from .types import Dated, ReportLine
-from .words import is_placeholder, one_line, read_date
+from agentmem.transfer.markdown.files import Source
+from agentmem.transfer.markdown.status import Status, status_of_cell
+from agentmem.transfer.markdown.types import Dated, ReportLine
+from agentmem.transfer.markdown.words import is_placeholder, one_line, read_date
 
 __all__ = ["Entries", "Task", "is_task_file", "priority_of", "read_entries", "read_task"]
 

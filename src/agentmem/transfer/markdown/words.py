@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from agentmem import limits
-
-from .types import Dated
+from agentmem.transfer.markdown.types import Dated
 
 __all__ = [
     "GENERIC",
