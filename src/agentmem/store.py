@@ -267,19 +267,19 @@ class Store:
     # Reading back
 
     def resume(
-        self, task: Ref | None = None, *, since: int | None = None, budget: int = limits.BUDGET_DEFAULT
+        self, task: Ref | None | Unset = UNSET, *, since: int | None = None, budget: int = limits.BUDGET_DEFAULT
     ) -> Resume:
         """Everything needed to go on, within a budget of tokens: call it first, and after every loss of context.
 
         Args:
-            task: A goal or step; the project if None.
+            task: A goal or step; by default the actor's task, or the project if there is none. None is the project.
             since: Only what changed after this seq, the `seq` of an earlier answer.
             budget: In tokens, from 300.
         """
         from agentmem.context.resume import resume
 
         with self._binding.reading() as view:
-            found = None if task is None else note_id(view, task)
+            found = self._chosen(view, task)
             after = validate.optional_cursor(since, "since")
             heard = self._news(view)
             answer = resume(view, found, after=after, budget=budget, counter=self._shared.counter, news=heard)
@@ -288,7 +288,7 @@ class Store:
 
     def left(
         self,
-        task: Ref | None = None,
+        task: Ref | None | Unset = UNSET,
         *,
         type: str | None = None,
         limit: int = limits.PAGE,
@@ -297,7 +297,7 @@ class Store:
         """What is not done: scope minus marks, open steps and items. Computed, with a denominator.
 
         Args:
-            task: A goal or step; the project if None.
+            task: A goal or step; by default the actor's task, or the project if there is none. None is the project.
             type: Only the coverage of this type of entity.
             limit: At most so many entries in each list; the totals are of all.
             budget: Of the text, in tokens.
@@ -309,13 +309,19 @@ class Store:
 
         validate.page(limit)
         with self._binding.reading() as view:
-            found = None if task is None else note_id(view, task)
+            found = self._chosen(view, task)
             if type is not None:
                 scopes.known_type(view, type, found)
             heard = self._news(view)
             answer = left(view, found, type=type, limit=limit, budget=budget, counter=self._shared.counter, news=heard)
             self._hear(view)
             return answer
+
+    def _chosen(self, view: View, task: Ref | None | Unset) -> int | None:
+        """The id of the task a reading is about, None for the project."""
+        if isinstance(task, Unset):
+            return self._binding.actor.task
+        return None if task is None else note_id(view, task)
 
     def task_summary(self, task: Ref, *, budget: int = limits.BUDGET_DEFAULT) -> TaskSummary:
         """What a task and its parts come to: its summary, and those of everything beneath it."""

@@ -191,7 +191,9 @@ def test_any_value_is_taken_or_refused_by_a_typed_error(at: dict[str, Any], verb
         call = getattr(call, name)
     parameters = inspect.signature(call).parameters.values()
     named = [each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY]
-    named += [each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD][len(arguments) :]
+    named += [each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD][
+        len(arguments) :
+    ]
     more = any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters)
     places = [*range(len(arguments) + more), *named]
     options: dict[str, Any] = {"timeout": 0} if "timeout" in named else {}

@@ -19,11 +19,13 @@ from agentmem.context.tokens import Counter
 from agentmem.log.canonical import plain
 from agentmem.records import note_rows
 from agentmem.records.base import View
+from agentmem.records.missing import missing
 from agentmem.types import Scope
 
 _LISTED: Final = 200  # entries read for each list; the totals are exact beyond it
 _TOLD: Final = 3  # steps of which more than the title is told
 _TOLD_TOKENS: Final = 100
+_CLOSED_SCOPES: Final = 10  # the latest closed tasks whose scopes are looked at again
 _SCOPES: Final = 30  # scopes computed in one answer
 
 
@@ -118,6 +120,7 @@ class Gathered:
     closed: tuple[tuple[int, str, str, int], ...]
     closed_total: int
     texts: dict[int, str]
+    unscoped: tuple[tuple[int, str, str, int], ...]
 
 
 def gather(
@@ -158,7 +161,26 @@ def gather(
         tuple(work.closed_unticked(view, reach)) if named else (),
         work.count_closed(view, reach),
         work.texts_of(view, [step.id for step in steps[:_TOLD]]),
+        _closed_scopes(view, reach),
     )
+
+
+def _closed_scopes(view: View, reach: Reach) -> tuple[tuple[int, str, str, int], ...]:
+    """Closed tasks whose scope still lacks marks: id, title, origin, how many. They do not count as left."""
+    where, values = reach.condition()
+    sql = f"""
+    SELECT id, title, origin, scope FROM note INDEXED BY note_scope
+    WHERE {where} AND scope IS NOT NULL AND (shut = 1 OR status IN ('done', 'failed', 'dropped')) AND title IS NOT NULL
+    ORDER BY id DESC LIMIT {_CLOSED_SCOPES}
+    """
+    inside = None if reach.nodes is None else {node.id for node in reach.nodes}
+    found = []
+    for note, title, origin, scope in view.rows(sql, values):
+        if inside is None or note in inside:
+            lacking = missing(view, note_rows.scope_of(plain(scope)))
+            if lacking:
+                found.append((note, title, origin, lacking))
+    return tuple(found)
 
 
 def _scopes(view: View, reach: Reach, type: str | None, listed: int) -> tuple[ScopeLeft, ...]:
@@ -225,11 +247,12 @@ def _headline(view: View, task: int | None, found: Gathered) -> str:
     checks = [check for scope in found.scopes for check in scope.checks] or list(found.expected)
     if missing := sum(check.left for check in checks):
         parts.append(f"{lines.counted(missing, 'mark')} of {sum(check.total for check in checks)}")
-    of = f"project {view.binding.project}"
+    of = f"project {lines.inline(view.binding.project)}"
     if task is not None:
         row = view.row("SELECT title, origin FROM note WHERE id = ?", (task,))
         of = f"#{task} {lines.inline(row[0], row[1])}" if row else f"#{task}"
-    return f"left of {of}: {', '.join(parts) if parts else 'nothing'}"
+    unknown = lines.unknown(view) if task is None else ""
+    return f"left of {of}: {', '.join(parts) if parts else 'nothing'}{unknown}"
 
 
 def sections(found: Gathered, task: int | None, *, share: float = 1.0) -> list[Section]:
@@ -240,9 +263,10 @@ def sections(found: Gathered, task: int | None, *, share: float = 1.0) -> list[S
     steps = Lines(found.steps, lambda step: step_line(step, found.blocked.get(step.id, ()), within=task is None))
     items = Lines(found.items, item_line)
     lacking = Lines([one for scope in found.scopes for one in scope.missing], missing_line)
-    closed = Lines(
-        found.closed, lambda one: Line(f"#{one[0]} {lines.inline(one[1], one[2])}: closed with {one[3]} unticked")
-    )
+    closed = [
+        *(Line(f"#{one[0]} {lines.inline(one[1], one[2])}: closed with {one[3]} unticked") for one in found.closed),
+        *map(unscoped_line, found.unscoped),
+    ]
     more = call(task)
     return [
         Section("coverage", "coverage:", 0.2 * share, counts, more=more),
@@ -275,9 +299,17 @@ def work_lines(found: Gathered, *, within: bool = False) -> tuple[Lines, int]:
         listing.append(partial(step_line, step, found.blocked.get(step.id, ()), within=within, body=body))
         listing += of_step.get(step.id, ())
     lacking = [partial(missing_line, one) for scope in found.scopes for one in scope.missing]
-    last = [partial(_closed_line, found.closed_total)] if found.closed_total else []
+    last: list[Callable[[], Line]] = [partial(_closed_line, found.closed_total)] if found.closed_total else []
+    last += [partial(unscoped_line, row) for row in found.unscoped]
     total = len(counts) + found.steps_total + found.items_total + len(lacking) + len(last)
     return Lines([*counts, *listing, *others, *lacking, *last], lambda make: make()), total
+
+
+def unscoped_line(row: tuple[int, str, str, int]) -> Line:
+    """A closed task whose scope lacks marks."""
+    return Line(
+        f"#{row[0]} {lines.inline(row[1], row[2])}: closed with {lines.counted(row[3], 'mark')} of its scope missing"
+    )
 
 
 def _closed_line(number: int) -> Line:

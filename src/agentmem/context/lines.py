@@ -8,6 +8,7 @@ from typing import Any, Final, overload
 from agentmem.context.budget import Line
 from agentmem.context.escape import prompt_inline, quoted
 from agentmem.context.tokens import Counter
+from agentmem.records.base import View
 from agentmem.types import UNTRUSTED, moment
 
 # Characters of a text that are looked at at all: more cannot be shown, and escaping is not free.
@@ -73,6 +74,16 @@ def _beyond(body: str, title: str | None, basis: str | None, why: str | None) ->
         if told and rest.startswith(told.rstrip("…")):
             rest = rest[len(told.rstrip("…")) :].lstrip("*_.:： \n")
     return rest
+
+
+def unknown(view: View) -> str:
+    """A remark where nothing was ever written in the project of this name: which projects the store has."""
+    if view.row("SELECT 1 FROM project WHERE id = ?", (view.project,)) is not None:
+        return ""
+    names = [
+        inline(name) for (name,) in view.rows("SELECT name FROM project WHERE name IS NOT NULL ORDER BY id LIMIT 8")
+    ]
+    return f" (nothing was ever written in it; the store has {', '.join(names)})" if names else " (the store is empty)"
 
 
 def day(at: int) -> str:

@@ -19,7 +19,7 @@ from agentmem.context.lines import Lines, remembering
 from agentmem.context.reach import as_json
 from agentmem.context.reach import reach as reach_of
 from agentmem.context.tokens import Counter
-from agentmem.context.work import Task, count_goals, count_left, in_force
+from agentmem.context.work import Task, count_goals, count_left, in_force, rules
 from agentmem.engine.migrations import LEFT
 from agentmem.records import claims, reports
 from agentmem.records.base import View
@@ -87,7 +87,7 @@ def _answer(task: int | None, seq: int, fitted: Fitted) -> Resume:
 
 
 def _project_head(view: View, seq: int) -> list[Line]:
-    found = [Line(f"project {lines.inline(view.binding.project)}, at {seq}")]
+    found = [Line(f"project {lines.inline(view.binding.project)}, at {seq}{lines.unknown(view)}", limit=120)]
     pinned = view.rows(
         "SELECT id, title, origin, basis FROM note INDEXED BY note_pinned"
         " WHERE project = ? AND parent IS NULL AND pinned = 1 AND status <> 'dropped' AND title IS NOT NULL ORDER BY position",
@@ -206,10 +206,11 @@ def _top(view: View, kind: str, status: str) -> Lines:
 
 
 def _in_force(view: View, kind: str) -> Lines:
-    """Active ones without parent first, then those of unfinished and other tasks, newest first."""
+    """Those that bound the work first, then those without parent, then the others, newest first."""
     top = in_force(view, kind, "note.project = ? AND note.parent IS NULL", (view.project,), _LISTED)
     further = in_force(view, kind, "note.project = ? AND note.parent IS NOT NULL", (view.project,), _LISTED)
-    return Lines([*top, *further], task_sections.note_line)
+    first = rules(view, "note.project = ?", (view.project,), _LISTED) if kind == "decision" else []
+    return Lines(list(dict.fromkeys([*first, *top, *further])), task_sections.note_line)
 
 
 def _active(view: View, kind: str) -> int:

@@ -284,8 +284,9 @@ def note_line(row: Sequence[Any]) -> Line:
 
 
 def _decisions(view: View, task: int, chain: Sequence[int], reach: Reach) -> Lines:
-    """Those of the task and of every goal above it, those it uses, the project's, then those deeper beneath it."""
-    found: dict[int, tuple[Any, ...]] = {}
+    """Those that bound the work, those of the task and every goal above it, those it uses, the project's, then deeper ones."""
+    bounds = work.rules(view, "note.project = ? AND note.root = ?", (reach.project, reach.root), _LISTED)
+    found: dict[int, tuple[Any, ...]] = {row[0]: row for row in bounds}
     searches: list[tuple[str, int | str | None]] = [("note.parent = ?", note) for note in (task, *chain)]
     searches.append(("note.id IN (SELECT dst FROM link WHERE src = ? AND kind = 'uses')", task))
     searches.append(("note.project = ? AND note.parent IS NULL", reach.project))

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from agentmem import limits
 from agentmem.context.reach import Node, Reach, as_json
-from agentmem.engine.migrations import ITEMS_CLOSED, ITEMS_LEFT, LEFT
+from agentmem.engine.migrations import ITEMS_CLOSED, ITEMS_LEFT, LEFT, RULES
 from agentmem.records.base import View
 from agentmem.types import TASK_KINDS, UNFINISHED, UNTRUSTED
 
@@ -300,6 +300,17 @@ def next_first(view: View, tasks: Sequence[Task], wanted: int) -> tuple[list[Tas
 NOTE_LINE: Final = (
     "note.id, note.title, note.origin, note.basis, note.why, note.parent, note.entity, substr(note.body, 1, 2000)"
 )
+
+
+def rules(view: View, where: str, values: Sequence[Any], limit: int) -> list[tuple[Any, ...]]:
+    """Decisions in force that are tagged `scope`: what the work may touch. Rows of `NOTE_LINE`, oldest first."""
+    sql = f"""
+    SELECT {NOTE_LINE} FROM note INDEXED BY note_rules
+    WHERE {where} AND {RULES} AND note.title IS NOT NULL AND note.origin NOT IN ('import', 'tool', 'web')
+      AND NOT {_SUPERSEDED}
+    ORDER BY note.id LIMIT {limit}
+    """
+    return view.rows(sql, values)
 
 
 def in_force(view: View, kind: str, where: str, values: Sequence[Any], limit: int) -> list[tuple[Any, ...]]:

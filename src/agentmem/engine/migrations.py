@@ -20,6 +20,8 @@ OPERATIONAL: Final = ("meta", "lease", "request")
 LEFT: Final = "shut = 0 AND kind IN ('goal', 'step') AND status IN ('open', 'active')"
 ITEMS_LEFT: Final = "shut = 0 AND open_items > 0 AND status NOT IN ('done', 'failed', 'dropped')"
 ITEMS_CLOSED: Final = "open_items > 0 AND (shut = 1 OR status IN ('done', 'failed', 'dropped'))"
+# Decisions tagged `scope` say what the work may touch at all.
+RULES: Final = "kind = 'decision' AND status = 'active' AND instr(tags, '\"scope\"')"
 # The order of facts: the surest first, then the newest; imported ones as their files have them.
 SUREST: Final = "coalesce(confidence, 0.5) DESC, run IS 'import', iif(run IS 'import', id, -id)"
 
@@ -116,6 +118,8 @@ _PROJECTIONS = (
     # Notes with unticked items: those that count as left, and those that are closed.
     f"CREATE INDEX note_items ON note (project, root, position, id, open_items) WHERE {ITEMS_LEFT}",
     f"CREATE INDEX note_closed ON note (project, root, open_items) WHERE {ITEMS_CLOSED}",
+    # Decisions that bound the work: they are told first.
+    f"CREATE INDEX note_rules ON note (project, root) WHERE {RULES}",
     # What came from elsewhere and nobody confirmed, of the kinds that would rule the work.
     """
     CREATE INDEX note_foreign ON note (project, root)

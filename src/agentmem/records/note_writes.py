@@ -12,6 +12,7 @@ from agentmem.errors import Conflict, InvalidInput, NotFound, shown
 from agentmem.log.canonical import canonical
 from agentmem.records import claims, likeness, links, note_rows, scopes, tree, validate
 from agentmem.records.base import Unit
+from agentmem.records.missing import marks_missing
 from agentmem.records.refs import entity_id, note_id
 from agentmem.records.standing import standing
 from agentmem.types import (
@@ -271,6 +272,8 @@ def left_beneath(unit: Unit, note: int, *, closing: bool = False) -> tuple[str, 
         parts.append(f"{steps} open step{'s' if steps > 1 else ''}")
     if items:
         parts.append(f"{items} open checklist item{'s' if items > 1 else ''}")
+    if marks := marks_missing(unit, note):
+        parts.append(f"{marks} mark{'s' if marks > 1 else ''} of its scope missing")
     return (f"#{note} is closed with {' and '.join(parts)} beneath it",) if parts else ()
 
 

@@ -144,3 +144,38 @@ def test_totals_are_of_all_beyond_the_limit(store: Store) -> None:
     assert (len(left.items), left.items_total) == (5, 300)
     assert left.tokens <= 300
     assert f"left(task={goal.id})" in left.text
+
+
+def test_a_scope_closed_with_marks_missing_is_said(store: Store) -> None:
+    """Closing a step whose scope is not covered warns, and stays visible as not counted."""
+    goal = store.notes.add("goal", "Goal")
+    step = store.notes.add("step", "Check all", parent=goal, scope=store.scope("host", checks=["tls"]))
+    store.entities.put_many("host", keys=["a", "b", "c"])
+    store.entities.mark("host", ["a"], {"tls": "pass"})
+    done = store.summarize(step, result="all done")
+    assert done.notices == (f"#{step.id} is closed with 2 marks of its scope missing beneath it",)
+    left = store.left(goal)
+    assert left.marks_total == 0
+    assert f"#{step.id} Check all: closed with 2 marks of its scope missing" in left.text
+    assert "2 marks of its scope missing" in store.resume(goal).text
+    store.entities.mark("host", ["b", "c"], {"tls": "na"})
+    assert "missing" not in store.left(goal).text
+
+
+def test_readings_follow_the_actors_task(store: Store) -> None:
+    """Whoever acts on a task reads of it unless another, or the project, is asked for."""
+    one, other = store.notes.add("goal", "One"), store.notes.add("goal", "Other")
+    worker = store.acting(task=one)
+    assert worker.left().task == one.id
+    assert worker.resume().task == one.id
+    assert worker.left(other).task == other.id
+    assert worker.resume(None).task is None
+
+
+def test_an_unknown_project_is_no_empty_one(store: Store) -> None:
+    """The answer says that nothing was ever written there, and which projects there are."""
+    store.notes.add("goal", "Goal")
+    elsewhere = store.in_project("acmee")
+    assert "the store has acme" in elsewhere.left().text
+    assert "the store has acme" in elsewhere.resume().text
+    assert "the store has" not in store.left().text
