@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         StorageWarning,
         StoreExists,
         StoreMissing,
+        StoreReplaced,
         WhereError,
         WrongKey,
     )
@@ -86,6 +87,7 @@ __all__ = [
     "Store",
     "StoreExists",
     "StoreMissing",
+    "StoreReplaced",
     "WhereError",
     "Written",
     "WrittenMany",
@@ -99,7 +101,7 @@ _PLACES = {
     "agentmem.errors": (
         "AgentMemError Busy CipherMissing Closed Conflict Corrupt CredentialFound DiskFull Held InvalidInput IoFailed "
         "KeyChanged KeyMissing LimitExceeded MissingExtra NetworkFileSystem NewerFile NotAStore NotFound ReadOnly "
-        "RequestMismatch StorageWarning StoreExists StoreMissing WhereError WrongKey"
+        "RequestMismatch StorageWarning StoreExists StoreMissing StoreReplaced WhereError WrongKey"
     ),
     "agentmem.records.entity_writes": "Result Row",
     "agentmem.records.note_writes": "NewNote",

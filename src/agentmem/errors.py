@@ -35,6 +35,7 @@ __all__ = [
     "StorageWarning",
     "StoreExists",
     "StoreMissing",
+    "StoreReplaced",
     "WhereError",
     "WrongKey",
 ]
@@ -205,6 +206,12 @@ class StoreMissing(AgentMemError, FileNotFoundError):
     """There is no file at the path, and none was to be made."""
 
     code = "store_missing"
+
+
+class StoreReplaced(Conflict):
+    """There is another file at the path than the one that is open; nothing was written to either."""
+
+    code = "store_replaced"
 
 
 class StoreExists(AgentMemError, FileExistsError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -11,8 +12,8 @@ from typing import Any, Final, Literal, cast
 import apsw
 from attrs import field, frozen
 
-from agentmem.engine.faults import newer_file, not_ours, translated, wrong_key
-from agentmem.engine.files import beside, size_of
+from agentmem.engine.faults import moved, newer_file, not_ours, translated, wrong_key
+from agentmem.engine.files import Identity, beside, same_file, size_of
 from agentmem.engine.keys import RawKey
 from agentmem.engine.pages import APPLICATION_ID
 from agentmem.errors import CipherMissing, ReadOnly
@@ -24,6 +25,7 @@ __all__ = [
     "SqlFunction",
     "cipher_check",
     "cipher_set",
+    "close_quietly",
     "connect",
     "connection_bare",
     "number_of",
@@ -66,6 +68,7 @@ class Opening:
         busy_timeout: In seconds.
         functions: Registered on every connection.
         version: The number of the last migration this program knows.
+        identities: Which files were opened first, the database, its WAL and the index of that; None before.
     """
 
     path: Path
@@ -76,12 +79,22 @@ class Opening:
     busy_timeout: float
     functions: tuple[SqlFunction, ...]
     version: int
+    identities: tuple[Identity | None, Identity | None, Identity | None] = (None, None, None)
 
 
 class Connection(apsw.Connection):
     """A connection that knows how it was opened, so that one with a replaced key is told from the others."""
 
     opening: Opening | None = None
+    _moved: array[int] | None = None
+
+    def has_moved(self) -> bool:
+        """Whether the path leads to another file than this connection has open, or to none. Asks SQLite: 1.4 µs."""
+        if self._moved is None:
+            self._moved = array("i", [0])
+        # Where the system can't tell (Windows, where an open file can't be moved away) the answer stays 0.
+        self.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, self._moved.buffer_info()[0])
+        return self._moved[0] != 0
 
 
 def cipher_check() -> None:
@@ -107,7 +120,10 @@ def connect(opening: Opening, role: Role) -> Connection:
 
     Raises:
         AgentMemError: See `translated`; `WrongKey` where the schema does not decrypt.
+        StoreMissing, StoreReplaced: The path no longer leads to the file that was opened first.
     """
+    if opening.identities[0] is not None and not same_file(opening.path, opening.identities[0]):
+        raise moved(opening.path)
     try:
         connection = _connected(opening, role)
         connection.opening = opening
@@ -140,6 +156,9 @@ def _connected(opening: Opening, role: Role) -> Connection:
             cipher_set(connection, opening.key)
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         proven = True
+        if opening.identities[0] is not None and not same_file(opening.path, opening.identities[0]):
+            proven = False  # so that the close below leaves the other file's WAL alone
+            raise moved(opening.path)
         if connection.execute("PRAGMA application_id").fetchall() != [(APPLICATION_ID,)]:
             raise not_ours(opening.path)
         found = number_of(connection, "PRAGMA user_version")
@@ -223,3 +242,9 @@ def pragmas_set(connection: apsw.Connection, opening: Opening, role: Role, *, wr
 def number_of(connection: apsw.Connection, pragma: str) -> int:
     """The one integer a pragma answers with."""
     return cast("int", connection.execute(pragma).get)
+
+
+def close_quietly(connection: apsw.Connection) -> None:
+    """Close a connection without writing the WAL back, whatever it was in the middle of."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.close(True)

@@ -12,6 +12,8 @@ from agentmem.engine.files import beside, lock_holders
 from agentmem.errors import (
     AgentMemError,
     Busy,
+    Closed,
+    Conflict,
     Corrupt,
     DiskFull,
     IoFailed,
@@ -19,14 +21,25 @@ from agentmem.errors import (
     NotAStore,
     ReadOnly,
     StoreMissing,
+    StoreReplaced,
     WrongKey,
 )
 
 __all__ = [
+    "ANOTHER_TASK",
+    "ANOTHER_THREAD",
+    "INTERRUPTED",
+    "OUT_OF_ORDER",
+    "another_tasks",
     "busy",
+    "closed",
     "empty_file",
+    "entered_twice",
+    "moved",
     "newer_file",
     "no_directory",
+    "not_entered",
+    "not_kept",
     "not_ours",
     "rethrow",
     "translated",
@@ -134,3 +147,57 @@ def newer_file(path: Path, found: int, known: int) -> NewerFile:
         why=f"Its schema has number {found}, this version knows {known}; nothing was written",
         next="Upgrade agentmem, or open another file.",
     )
+
+
+def closed(path: Path) -> Closed:
+    """The error for a use after close."""
+    return Closed(f"The store {path} is closed", next="Open it again.")
+
+
+def moved(path: Path) -> StoreMissing | StoreReplaced:
+    """The error for an open file that is not at its path any more."""
+    if os.path.lexists(path):
+        return StoreReplaced(
+            f"There is another file at {path} than the one that is open",
+            why="It was replaced while it was open; nothing that is written now would be found there",
+            next="Close this store and open the path again.",
+        )
+    return StoreMissing(
+        f"{path} was deleted or moved away while it was open",
+        why="Nothing that is written now would be found there",
+        next="Put it back, or close this store and open another path.",
+    )
+
+
+OUT_OF_ORDER: Final = "It was left while a block inside it was still open"
+ANOTHER_TASK: Final = "It was left in another asyncio task than it was entered in"
+ANOTHER_THREAD: Final = "It was left in another thread than it was entered in"
+INTERRUPTED: Final = "An interrupt ended it, or the block around it"
+
+
+def not_kept(why: str) -> Conflict:
+    """The error for a transaction that was rolled back because of how its blocks were left."""
+    return Conflict(
+        "Nothing of this transaction was kept",
+        why=why,
+        next="Enter and leave a transaction in one thread and one task, the inner block before the outer.",
+    )
+
+
+def another_tasks() -> Conflict:
+    """The error for a write of one asyncio task inside the transaction of another."""
+    return Conflict(
+        "Another asyncio task of this thread is inside a transaction",
+        why="A transaction cannot be held across an await while other tasks write: theirs would become a part of it",
+        next="Await nothing inside a transaction, or do one at a time with a lock.",
+    )
+
+
+def entered_twice() -> Conflict:
+    """The error for entering a block inside itself."""
+    return Conflict("This transaction was entered already", next="Make another one for the inner block.")
+
+
+def not_entered() -> Conflict:
+    """The error for leaving what was not entered, or has been left."""
+    return Conflict("This transaction is not open", why="It was never entered, or has been left already")

@@ -14,21 +14,26 @@ import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from agentmem.errors import IoFailed, NetworkFileSystem, StorageWarning
 
 __all__ = [
     "NETWORK_TYPES",
+    "Identity",
     "beside",
     "directory_fsync",
     "file_fsync",
     "file_system_check",
     "file_system_type",
+    "identities",
+    "identity_of",
     "io_failed",
     "lock_holders",
+    "lock_pids",
     "private_file_make",
     "publish",
+    "same_file",
     "size_of",
     "temporary_beside",
 ]
@@ -63,6 +68,29 @@ def size_of(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
+
+
+Identity: TypeAlias = tuple[int, int]
+"""Which file it is, whatever its name: device and inode."""
+
+
+def identity_of(path: Path) -> Identity | None:
+    """Which file is at a path, None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def identities(path: Path) -> tuple[Identity | None, Identity | None, Identity | None]:
+    """Which files are at the path of a database and beside it: itself, its WAL, the index of that."""
+    return identity_of(path), identity_of(beside(path, "-wal")), identity_of(beside(path, "-shm"))
+
+
+def same_file(path: Path, known: Identity | None) -> bool:
+    """Whether the file at a path is the one known."""
+    return identity_of(path) == known
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -269,6 +297,21 @@ def lock_holders(locks: str, *, inode: int, offset: int) -> tuple[int, ...]:
         if pid > 0 and pid not in pids:
             pids.append(pid)
     return tuple(pids)
+
+
+def lock_pids(identity: Identity) -> set[int] | None:
+    """The pids that hold any lock on a file; None where the system does not tell (all but Linux).
+
+    A pid of another container is given as 0 or -1: somebody, but not this process.
+    """
+    try:
+        locks = Path("/proc/locks").read_text(encoding="ascii")
+    except OSError:
+        return None
+    lines = [line.split() for line in locks.splitlines()]
+    return {
+        int(fields[4]) for fields in lines if len(fields) == 8 and fields[5].rpartition(":")[2] == str(identity[1])
+    }
 
 
 def _covers(fields: Iterable[str], inode: int, offset: int) -> bool:

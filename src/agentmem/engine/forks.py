@@ -10,6 +10,7 @@ waited for, because a mutex held at that moment stays held in the child.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -17,7 +18,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from agentmem.errors import Conflict
+from agentmem.errors import Conflict, StoreReplaced
 
 if TYPE_CHECKING:
     from agentmem.engine.pool import Pool
@@ -54,12 +55,29 @@ class ForkGate:
 
         Raises:
             Conflict: See `ForkGate`.
+            StoreReplaced: The process has the file open that was at the path before, and its WAL is still there.
         """
         if path in self._spoilt:
             raise spoilt_error(path)
+        for pool in self._open():
+            if pool.opening.path == path and pool.writer is not None and pool.has_moved() and pool.wal_ours():
+                raise StoreReplaced(
+                    f"This process still has the former file at {path} open",
+                    why="Its write-ahead log lies there and would be taken for the new file's",
+                    next="Close the store of the former file first.",
+                )
+
+    def others(self, pool: Pool) -> bool:
+        """Whether this process has the path of a pool open a second time."""
+        return any(each is not pool and each.opening.path == pool.opening.path for each in self._open())
+
+    def _open(self) -> list[Pool]:
+        return [each for each in list(self._pools) if not each.closed]
 
     def _before(self) -> None:
         deadline = monotonic() + FORK_WAIT_SECONDS
+        # Written down first: an interrupt in between must not leave it held for ever.
+        self._held = True
         self._held = self.opening.acquire(timeout=FORK_WAIT_SECONDS)
         self._preparing = list(self._pools)
         for pool in self._preparing:
@@ -71,7 +89,8 @@ class ForkGate:
         self._preparing = []
         if self._held:
             self._held = False
-            self.opening.release()
+            with contextlib.suppress(RuntimeError):  # the interrupt came before it was held
+                self.opening.release()
 
     def _in_child(self) -> None:
         self._spoilt |= {pool.opening.path for pool in self._preparing if pool.fork_spoilt()}

@@ -7,19 +7,23 @@ import threading
 from collections.abc import Callable
 from threading import get_ident
 from time import monotonic
+from types import TracebackType
 from typing import Final, TypeVar
 
 import apsw
 import attrs
 
-from agentmem.engine.connection import Connection, Opening, Role, connect, number_of
-from agentmem.engine.faults import newer_file, rethrow
+from agentmem.engine.connection import Connection, Opening, Role, close_quietly, connect, number_of
+from agentmem.engine.faults import closed, moved, newer_file, rethrow
+from agentmem.engine.files import identities, lock_pids, same_file
 from agentmem.engine.forks import GATE
 from agentmem.engine.pages import raw_key_of
 from agentmem.engine.schema import user_version
+from agentmem.engine.sessions import ReadSession, WriteSession
+from agentmem.engine.stays import Held, Place, Places, Stay
 from agentmem.errors import Busy, Closed, Conflict, KeyChanged, KeyMissing, WrongKey
 
-__all__ = ["READERS", "Pool", "Reader", "close_quietly", "closed"]
+__all__ = ["READERS", "Pool", "Turn"]
 
 READERS: Final = 4
 _SPILL: Final = apsw.SQLITE_DBSTATUS_CACHE_SPILL
@@ -29,11 +33,9 @@ T = TypeVar("T")
 
 
 class Reader(threading.local):
-    """What one thread is reading with: a connection and how many `read()` blocks are open on it."""
+    """What one thread is reading with."""
 
-    connection: Connection | None = None
-    depth: int = 0
-    began: float = 0.0
+    session: ReadSession | None = None
 
 
 class Pool:
@@ -41,9 +43,13 @@ class Pool:
 
     Attributes:
         opening: How a connection is opened.
-        owner: The thread inside a write transaction, by `get_ident`, 0 for none. Set and cleared by that thread alone.
-        writer: The one connection that writes; guarded by `lock`, as is `committing`.
+        writing: The write transaction of one of the threads, None for none.
+        writer: The one connection that writes. Only who has the place in `writing_places` touches it, `refusing` and
+            `intact`.
+        refusing: Empty while a commit is allowed. Its length is asked by a hook: one in Python could be interrupted.
+        intact: Not empty from BEGIN on; any rollback, SQLite's own too, empties it.
         local: The reading of each thread.
+        mending: Held by who ends a transaction in the place of its blocks.
     """
 
     def __init__(
@@ -65,6 +71,7 @@ class Pool:
         self.spoilt = False
         self.idle: list[Connection] = []
         self.writer: Connection | None = None
+        self._hurried = False
         self._key_again = key_again
         self._locks_make()
         if opening.read_only:
@@ -74,38 +81,52 @@ class Pool:
         GATE.watch(self)
 
     def _locks_make(self) -> None:
-        self.lock = threading.Lock()
-        self.owner = 0
-        self.committing = False
+        self.writing: WriteSession | None = None
+        self.writing_places = Places(1)
+        self.reading_places = Places(READERS)
+        self.refusing: list[bool] = [True]
+        self.intact: list[bool] = []
         self.local = Reader()
-        self._slots = threading.Semaphore(READERS)
-        self._busy: set[Connection] = set()
+        self.mending = threading.RLock()
         self._watcher: Connection | None = None
-        self._watcher_lock = threading.Lock()
-        self._fork_held: list[threading.Lock | threading.Semaphore] = []
+        self._watcher_lock = threading.RLock()
+        self._fork_places: list[Place] = []
         self._fork_ready = False
 
     # The writer
 
-    def lock_take(self) -> None:
-        """Become the one thread of this process that writes. Whoever calls it releases `lock`.
+    def inside(self) -> Stay | None:
+        """The innermost block of this thread's write transaction, None where it is in none.
+
+        A block that an interrupt ended, so that its own end did not run, is ended here.
+        """
+        session = self.writing
+        if session is None or session.thread != get_ident():
+            return None
+        return session.innermost()
+
+    def writing_take(self, session: WriteSession, wait: float) -> None:
+        """Become the one session of this process that writes, until its `end`.
 
         Raises:
-            Busy: Another thread kept the lock for longer than the busy timeout.
+            Busy: Another thread kept the place for longer than `wait` seconds.
             Closed: The pool was closed.
         """
-        if not self.lock.acquire(timeout=self.opening.busy_timeout):
+        if not self.writing_places.take(session, wait):
             raise Busy(
                 f"{self.opening.path} is being written to by another thread of this process",
                 why="It held the write lock for longer than the busy timeout",
                 next="Make transactions shorter, or open with a longer busy_timeout.",
             )
         if self.closed:
-            self.lock.release()
-            raise closed(self.opening)
+            raise closed(self.opening.path)
 
     def write_begin(self) -> Connection:
-        """Begin a write transaction, `lock` being held, and prove that the schema is still the one that was opened."""
+        """Begin a write transaction, and prove that file and schema are still those that were opened.
+
+        Raises:
+            StoreMissing, StoreReplaced: There is no file at the path any more, or another one.
+        """
         try:
             return self._write_begin()
         except _UNDECIPHERED as error:
@@ -116,8 +137,12 @@ class Pool:
         connection = self.writer
         if connection is None:
             connection = self._writer_take(connect(self.opening, "writer"))
+        self.intact.clear()
         connection.execute("BEGIN IMMEDIATE")
+        self.intact.append(True)
         try:
+            if connection.has_moved():
+                raise moved(self.opening.path)
             self._version_check(connection)
             connection.status(_SPILL, True)
         except BaseException:
@@ -133,62 +158,92 @@ class Pool:
 
     def _writer_take(self, connection: Connection) -> Connection:
         # A statement that runs after SQLite itself rolled the transaction back would commit alone; this refuses it.
-        connection.set_commit_hook(self._commit_refused)
+        connection.set_commit_hook(self.refusing.__len__)
+        connection.set_rollback_hook(self.intact.clear)
         self.writer = connection
         return connection
 
-    def _commit_refused(self) -> bool:
-        return not self.committing
+    def commit(self, connection: Connection) -> None:
+        """Commit. A file that is not at its path any more has the commit, but nobody will find it there.
 
-    def write_end(self, connection: Connection) -> None:
-        """After a commit or rollback, before `lock` is released: let no cursor outlive the block.
-
-        One that does keeps an old snapshot, and the next BEGIN IMMEDIATE would fail at once, whatever the timeout.
+        Raises:
+            StoreMissing, StoreReplaced: The file was moved since the block began.
         """
-        if connection.txn_state() != apsw.SQLITE_TXN_NONE:
+        self.refusing.clear()
+        connection.execute("COMMIT")
+        if connection.has_moved():
+            self.intact.clear()
+            raise moved(self.opening.path)
+
+    def write_end(self) -> bool:
+        """Roll back what was not committed and let no cursor outlive the block. May be done again.
+
+        A cursor that does keeps an old snapshot, and the next BEGIN IMMEDIATE would fail at once, whatever the timeout.
+
+        Returns:
+            Whether it was committed.
+        """
+        self.refusing[:] = (True,)
+        connection = self.writer
+        if connection is None:
+            return bool(self.intact)
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            spent = connection.txn_state() != apsw.SQLITE_TXN_NONE
+        except apsw.ThreadingViolationError:
+            raise
+        except apsw.Error:
+            self.intact.clear()
+            spent = True
+        if spent:
             close_quietly(connection)
             self.writer = None
+        elif self._hurried:
+            connection.set_busy_timeout(round(self.opening.busy_timeout * 1000))
+            self._hurried = False
+        return bool(self.intact)
 
     # The readers
 
-    def read_begin(self) -> Connection:
-        """Begin a read transaction on a free reader; its snapshot is taken at once. `read_end` gives it back."""
-        if not self._slots.acquire(timeout=self.opening.busy_timeout):
+    def read_begin(self, session: ReadSession) -> Connection:
+        """Begin a read transaction on a free reader; its snapshot is taken at once. The end of `session` gives it back.
+
+        Raises:
+            Busy: Other threads kept all readers for longer than the busy timeout.
+        """
+        if not self.reading_places.take(session, self.opening.busy_timeout):
             raise Busy(
                 f"All {READERS} readers of {self.opening.path} are in use in this process",
                 why="Other threads kept them for longer than the busy timeout",
                 next="Make read blocks shorter, or open with a longer busy_timeout.",
             )
-        try:
-            return self._renewing(self._read_begin)
-        except BaseException:
-            self._slots.release()
-            raise
+        return self._renewing(lambda: self._read_begin(session.box))
 
-    def _read_begin(self) -> Connection:
-        connection = self._reader_take()
+    def _read_begin(self, box: list[Connection]) -> Connection:
+        self._reader_take(box)
+        connection = box[0]
         try:
-            self._busy.add(connection)
             connection.execute("BEGIN")
             self._version_check(connection)
         except BaseException:
-            self._busy.discard(connection)
+            box.clear()
             close_quietly(connection)
             raise
         return connection
 
-    def _reader_take(self) -> Connection:
+    def _reader_take(self, box: list[Connection]) -> None:
         while self.idle:
             try:
-                connection = self.idle.pop()
+                box.append(self.idle.pop())
             except IndexError:  # another thread took the last one
                 break
-            if not self._outdated(connection):
-                return connection
-            close_quietly(connection)
-        return self._side_connection("reader")
+            if not self.outdated(box[0]):
+                return
+            close_quietly(box.pop())
+        box.append(self._side_connection("reader"))
 
-    def _outdated(self, connection: Connection) -> bool:
+    def outdated(self, connection: Connection) -> bool:
         """Whether a connection was opened with a key that has been replaced since."""
         return connection.opening is not self.opening
 
@@ -197,32 +252,13 @@ class Pool:
         connection.execute("PRAGMA query_only = ON").fetchall()
         return connection
 
-    def read_end(self, connection: Connection) -> None:
-        """End the read transaction and put the reader back, or close it where the pool is closed."""
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            # A cursor that outlived the block keeps its old snapshot; the next reader must not get it.
-            if connection.txn_state() != apsw.SQLITE_TXN_NONE or self._outdated(connection):
-                close_quietly(connection)
-                return
-            self.idle.append(connection)
-            if self.closed:
-                self._idle_close()
-        except BaseException:
-            close_quietly(connection)
-            raise
-        finally:
-            self._busy.discard(connection)
-            self._slots.release()
-
     def data_version(self) -> int:
         """SQLite's `data_version` as the watching connection sees it."""
 
         def ask() -> int:
             with self._watcher_lock:
                 if self.closed:
-                    raise closed(self.opening)
+                    raise closed(self.opening.path)
                 if self._watcher is None:
                     self._watcher = self._side_connection("watcher")
                 return number_of(self._watcher, "PRAGMA data_version")
@@ -238,23 +274,17 @@ class Pool:
         Returns:
             False where a reader or writer was in the way all that time.
         """
-        if not self.lock.acquire(timeout=wait):
-            return False
         try:
-            if self.closed:
-                raise closed(self.opening)
-            if self.writer is not None:
-                self.writer.set_busy_timeout(round(wait * 1000))
-            connection = self.write_begin()
-            connection.execute("ROLLBACK")
-            connection.set_busy_timeout(round(wait * 1000))
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except (apsw.BusyError, apsw.LockedError):
+            with Turn(self, wait):
+                self._hurried = True
+                if self.writer is not None:
+                    self.writer.set_busy_timeout(round(wait * 1000))
+                connection = self.write_begin()
+                connection.execute("ROLLBACK")
+                connection.set_busy_timeout(round(wait * 1000))
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except (Busy, apsw.BusyError, apsw.LockedError):
             return False
-        finally:
-            if self.writer is not None:
-                self.writer.set_busy_timeout(round(self.opening.busy_timeout * 1000))
-            self.lock.release()
         return True
 
     # A new key
@@ -265,21 +295,18 @@ class Pool:
         try:
             return action()
         except _UNDECIPHERED as error:
-            if self.owner == get_ident():
+            if self.inside() is not None:
                 self._renew_key(opening, error)
             else:
-                self.lock_take()
-                try:
+                with Turn(self, opening.busy_timeout):
                     self._renew_key(opening, error)
-                finally:
-                    self.lock.release()
             return action()
 
     def _renew_key(self, used: Opening, cause: Exception) -> None:
         """After a page did not decrypt: go on with the new key where there is one, else say what is wrong.
 
         Args:
-            used: What was open when it happened: another thread may have renewed the key since. `lock` is held.
+            used: What was open when it happened: another thread may have renewed the key since.
             cause: What SQLite said.
         """
         if self.opening is not used:
@@ -310,7 +337,7 @@ class Pool:
             if self._watcher is not None:
                 close_quietly(self._watcher)
                 self._watcher = None
-        self._idle_close(quietly=True)
+        self.idle_close(quietly=True)
 
     # The end
 
@@ -320,43 +347,40 @@ class Pool:
         Args:
             wait: Wait for another thread's write to end; at the end of the interpreter there is nobody to wait for.
         """
-        if self.closed or self.pid != os.getpid():
+        if self.pid != os.getpid() or (self.closed and self.writer is None):
             return
-        if self.owner == get_ident():
+        if self.inside() is not None:
             if not wait:
                 return
             raise Conflict(
                 "A store cannot be closed inside its own write transaction", next="Close it after the block."
             )
-        if wait:
-            try:
-                self.lock_take()
-            except Closed:  # by another thread, meanwhile
-                return
-        elif not self.lock.acquire(blocking=False):
-            return
         try:
-            self.closed = True
-            self._idle_close()
-            with self._watcher_lock:
-                if self._watcher is not None:
-                    self._watcher.close()
-                    self._watcher = None
-            if self.writer is not None:
-                self.writer.close()
-                self.writer = None
-        finally:
-            self.lock.release()
+            with Turn(self, self.opening.busy_timeout if wait else 0.0, closing=True):
+                self._close(quietly=self._left_alone())
+        except Busy:
+            if wait:
+                raise
 
     def discard(self) -> None:
-        """Close all without writing the WAL back, `lock` being held: for a file that is to be left alone."""
+        """Close all without writing the WAL back: for a file that is to be left alone."""
+        self._close(quietly=True)
+
+    def _close(self, *, quietly: bool) -> None:
         self.closed = True
-        self._idle_close(quietly=True)
+        shut = close_quietly if quietly else Connection.close
+        self.idle_close(quietly=quietly)
+        with self._watcher_lock:
+            if self._watcher is not None:
+                shut(self._watcher)
+                self._watcher = None
+        # The last, so that an interrupted close is seen to be one, and can be done again.
         if self.writer is not None:
-            close_quietly(self.writer)
+            shut(self.writer)
             self.writer = None
 
-    def _idle_close(self, *, quietly: bool = False) -> None:
+    def idle_close(self, *, quietly: bool = False) -> None:
+        """Close the readers that nobody reads with."""
         while self.idle:
             try:
                 connection = self.idle.pop()
@@ -367,6 +391,30 @@ class Pool:
             else:
                 connection.close()
 
+    # A file that was moved, deleted or replaced
+
+    def has_moved(self) -> bool:
+        """Whether the path no longer leads to the file that was opened, by `stat`."""
+        return not same_file(self.opening.path, self.opening.identities[0])
+
+    def wal_ours(self) -> bool:
+        """Whether the write-ahead log or its index at the path are those of the file that was opened."""
+        found = identities(self.opening.path)
+        return any(there is not None and there == own for there, own in zip(found, self.opening.identities, strict=True))
+
+    def _left_alone(self) -> bool:
+        """Whether SQLite must not tidy up as it closes: after a move it would, by name, beside another file.
+
+        Where the WAL at the path is our own and nobody else uses it, it is written back into the file that was moved,
+        wherever that is now, and taken away: the next to open the path would take it for the new file's.
+        """
+        if not self.has_moved():
+            return False
+        found = identities(self.opening.path)
+        if found[1:] != self.opening.identities[1:] or found[2] is None:
+            return True
+        return lock_pids(found[2]) != {os.getpid()} or GATE.others(self)
+
     # Forks
 
     def fork_prepare(self, deadline: float) -> None:
@@ -375,21 +423,25 @@ class Pool:
         Args:
             deadline: When to give up, by `monotonic`: a thread may be waiting for the one that forks.
         """
-        wanted: list[threading.Lock | threading.Semaphore] = [] if self.owner == get_ident() else [self.lock]
-        wanted += [self._slots] * (READERS - (self.local.connection is not None))
-        wanted.append(self._watcher_lock)
         self._fork_ready = False
-        for lock in wanted:
-            if not lock.acquire(timeout=max(0.0, deadline - monotonic())):
+        wanted = [] if self.inside() is not None else [self.writing_places]
+        reading = self.local.session
+        wanted += [self.reading_places] * (READERS - (reading is not None and reading.alive()))
+        for places in wanted:
+            self._fork_places.append(Place())
+            if not places.take(self._fork_places[-1], max(0.0, deadline - monotonic())):
                 return
-            self._fork_held.append(lock)
-        self._fork_ready = True
+        self._fork_ready = self._watcher_lock.acquire(timeout=max(0.0, deadline - monotonic()))
 
     def fork_release(self) -> None:
         """After a fork, in the parent: go on."""
-        held, self._fork_held = self._fork_held, []
-        for lock in held:
-            lock.release()
+        held, self._fork_places = self._fork_places, []
+        for place in held:
+            self.writing_places.free(place)
+            self.reading_places.free(place)
+        if self._fork_ready:
+            self._fork_ready = False
+            self._watcher_lock.release()
 
     def fork_spoilt(self) -> bool:
         """In the child: whether what was inherited can neither be shared nor left.
@@ -397,7 +449,7 @@ class Pool:
         A transaction of the forking thread stays the parent's alone. If it was so large that a part of it is in the WAL
         already, closing it here would undo it in memory that the parent shares.
         """
-        spilled = self.owner != 0 and self.writer is not None and self.writer.status(_SPILL)[0] > 0
+        spilled = self.writing is not None and self.writer is not None and self.writer.status(_SPILL)[0] > 0
         return spilled or not self._fork_ready
 
     def fork_enter(self, *, spoilt: bool) -> None:
@@ -406,7 +458,9 @@ class Pool:
         Args:
             spoilt: Leave them untouched for ever; this process can't use the file.
         """
-        left = [*self.idle, *self._busy]
+        left = list(self.idle)
+        for session in self.reading_places.holders():
+            left += session.box if isinstance(session, ReadSession) else []
         left += [each for each in (self._watcher, self.writer) if each is not None]
         for connection in left:
             if spoilt:
@@ -420,15 +474,33 @@ class Pool:
         self._locks_make()
 
 
-def closed(opening: Opening) -> Closed:
-    """The error for a use after close."""
-    return Closed(f"The store {opening.path} is closed", next="Open it again.")
+class Turn(Held):
+    """The writer for this thread alone, without a transaction: `with Turn(pool, wait):`."""
 
+    __slots__ = ("_closing", "_pool", "_session", "_wait")
 
-def close_quietly(connection: Connection) -> None:
-    """Close a connection without writing the WAL back, whatever it was in the middle of."""
-    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-    connection.close(True)
+    def __init__(self, pool: Pool, wait: float, *, closing: bool = False) -> None:
+        """Wait so many seconds for other threads; a closed pool is refused unless it is to be closed."""
+        super().__init__()
+        self._pool = pool
+        self._wait = wait
+        self._closing = closing
+        self._session = WriteSession(pool)
+
+    def __enter__(self) -> None:
+        session = self._session
+        self.stay = Stay(self, session.gone)
+        session.stays.append(self.stay)
+        try:
+            self._pool.writing_take(session, self._wait)
+        except Closed:
+            if not self._closing:
+                raise
+
+    def _leave(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session.end()
 
 
 def _keep_for_ever(connection: Connection) -> None:

@@ -23,7 +23,7 @@ from agentmem.records.entity_writes import (
     unmark,
 )
 from agentmem.records.refs import entity_id, identify
-from agentmem.records.sql import Sql, qualified
+from agentmem.records.sql import Binding, Sql, qualified
 from agentmem.types import (
     UNSET,
     CheckResult,
@@ -328,7 +328,7 @@ def matching(
     `stored` says that `where` comes from the log, where it may be longer than what callers write.
     """
     sql = "FROM entity AS e WHERE e.project = ? AND e.type = ? AND e.key IS NOT NULL"
-    bound: list[Any] = [source.known_project, type]
+    bound: list[Binding] = [source.known_project, type]
     if where is None:
         if parameters:
             raise InvalidInput("Parameters without a where=", why="Unknown: " + ", ".join(sorted(parameters)))

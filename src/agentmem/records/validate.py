@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -210,9 +211,11 @@ def optional_cursor(value: object, name: str) -> int | None:
 def path(value: object, name: str = "path") -> str:
     """The path of a file or folder: text, or what `os.fspath` makes text of."""
     given = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(given, str) or not given or "\0" in given:
-        raise InvalidInput(f"{name} is {shown(value)}", why="It is a path: text that is not empty and holds no NUL")
-    return given
+    if isinstance(given, str) and given and "\0" not in given:
+        with suppress(UnicodeEncodeError):
+            os.fsencode(given)
+            return given
+    raise InvalidInput(f"{name} is {shown(value)}", why="It is a path: text that is not empty and holds no NUL")
 
 
 def callable_(value: object, name: str) -> Callable[..., Any]:

@@ -25,6 +25,7 @@ from agentmem.transfer.markdown.words import cut_bytes, norm
 
 __all__ = ["assemble"]
 
+_BRIEF = 120
 _NO_CHECKPOINT = frozenset({"index", "readme", "readme-zh", "license", "contributing"})
 
 
@@ -72,12 +73,21 @@ def _parents_first(notes: list[PlannedNote]) -> list[PlannedNote]:
     return ordered
 
 
-def _merge_entities(found: list[tuple[Recency, PlannedEntity]]) -> tuple[PlannedEntity, ...]:
-    """One entity for each type and key; where files differ, the newest wins, attribute by attribute."""
+def _merge_entities(found: list[tuple[Recency, PlannedEntity, frozenset[str]]]) -> tuple[PlannedEntity, ...]:
+    """One entity for each type and key; where files differ, the newest wins, attribute by attribute.
+
+    What it needs is what any of its tables asks: also by a column of which no cell is filled in yet, where another
+    table of the type has results in a column of that name.
+    """
+    asked: dict[str, set[str]] = defaultdict(set)
+    for _, entity, _ in found:
+        asked[entity.type].update(entity.needs)
     merged: dict[tuple[str, str], PlannedEntity] = {}
-    for _, entity in sorted(found, key=lambda pair: pair[0]):
+    for _, entity, empty in sorted(found, key=lambda one: one[0]):
         name = (entity.type, entity.key)
         before = merged.get(name)
+        needs = {*entity.needs, *(empty & asked[entity.type]), *(before.needs if before else ())}
+        entity = evolve(entity, needs=tuple(sorted(needs)))
         if before is None:
             merged[name] = entity
             continue
@@ -86,6 +96,7 @@ def _merge_entities(found: list[tuple[Recency, PlannedEntity]]) -> tuple[Planned
             attrs={**before.attrs, **entity.attrs},
             checks={**before.checks, **entity.checks},
             status=entity.status or before.status,
+            needs=entity.needs,
         )
     return tuple(sorted(merged.values(), key=lambda entity: (entity.type, entity.source, entity.key)))
 
@@ -122,17 +133,53 @@ def _checkpoints(drafts: Drafts, by_key: dict[SourceKey, Draft]) -> tuple[Planne
     open_ones = [
         finding
         for finding in newest.values()
-        if finding.text and (finding.task is None or by_key[finding.task].status not in CLOSED)
+        if finding.says and (finding.task is None or by_key[finding.task].status not in CLOSED)
     ]
     return tuple(
         PlannedCheckpoint(
-            text=cut_bytes(finding.text, limits.CHECKPOINT_BYTES),
+            text=_standing(finding, drafts.standings),
             task=finding.task,
             dated=finding.dated,
             source=finding.source,
         )
         for finding in sorted(open_ones, key=lambda finding: finding.recency)
     )
+
+
+def _standing(finding: Finding, others: list[Finding]) -> str:
+    """Where the work stands, then what to beware of, then what is next: a reader may cut the text at its end.
+
+    A warning holds until a later session gives others: where this one gives none, the newest of its task comes in, else
+    of its folder. Before a warning the standing is told in brief; all of it is in the note of the session.
+    """
+    beware = finding.beware
+    if finding.heading == "journal" and not beware:
+        warned = [one for one in others if one.beware and one.recency < finding.recency]
+        of_task = [one for one in warned if finding.task is not None and one.task == finding.task]
+        of_folder = [one for one in warned if _folder(one) == _folder(finding)]
+        last = max(of_task or of_folder, key=lambda one: one.recency, default=None)
+        if last is not None:
+            label, _, text = last.beware.partition(":\n")
+            day = f" ({last.dated.isoformat()[:10]})" if last.dated else ""
+            beware = f"{label}{day}:\n{text}"
+    stands = _brief(finding.text) if beware else finding.text
+    return cut_bytes("\n\n".join(filter(None, (stands, beware, finding.next))), limits.CHECKPOINT_BYTES)
+
+
+def _folder(finding: Finding) -> str:
+    return finding.source.path.rpartition("/")[0]
+
+
+def _brief(text: str) -> str:
+    """The beginning of a text, up to a sentence, of about `_BRIEF` tokens."""
+    used = 0.0
+    for place, char in enumerate(text):
+        used += 0.25 if char.isascii() else 1
+        if used > _BRIEF:
+            ends = [text.rfind(mark, 0, place) for mark in (". ", ".\n", "。", "\n\n")]
+            end = max(ends) + 1 if max(ends) > place // 2 else place
+            return text[:end].rstrip() + " …"
+    return text
 
 
 def _made(plan: Plan) -> list[ReportLine]:

@@ -89,7 +89,10 @@ class Draft:
 
 @define
 class Finding:
-    """A section that may become a summary or a checkpoint, once it is known whether its task is closed."""
+    """A section that may become a summary or a checkpoint, once it is known whether its task is closed.
+
+    Of a session of a journal `text` says where the work stands, `beware` what to look out for, `next` what to do.
+    """
 
     text: str
     source: SourceKey
@@ -97,6 +100,13 @@ class Finding:
     dated: Dated | None
     recency: Recency
     heading: str = ""
+    beware: str = ""
+    next: str = ""
+
+    @property
+    def says(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self.text or self.beware or self.next)
 
 
 @define(kw_only=True)
@@ -117,7 +127,7 @@ class Drafts:
     """All that is being made of a folder."""
 
     notes: list[Draft] = Factory(list)
-    entities: list[tuple[Recency, PlannedEntity]] = Factory(list)
+    entities: list[tuple[Recency, PlannedEntity, frozenset[str]]] = Factory(list)
     outcomes: list[Finding] = Factory(list)
     standings: list[Finding] = Factory(list)
     report: list[ReportLine] = Factory(list)

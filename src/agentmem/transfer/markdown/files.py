@@ -278,7 +278,9 @@ def _decode(raw: bytes) -> tuple[str, Encoding] | None:
 
 
 _DATE_LINE: Final = re.compile(
-    r"^[\s>*#_-]*(?:\*\*)?(?:date|updated|last updated|created|日期|更新|时间).{0,6}?[:：]", re.IGNORECASE
+    r"^[\s>*#_-]*(?:\*\*)?(?:(?:date|updated|last updated|created|日期|更新|时间).{0,6}?[:：]"
+    r"|(?:as of|as at|started|截至|截止)\s*(?=20\d\d))",
+    re.IGNORECASE,
 )
 _PATH_DAY: Final = re.compile(r"(?<!\d)(20\d\d)[-_]?(\d\d)[-_]?(\d\d)(?!\d)")
 _PATH_MONTH: Final = re.compile(r"(?:^|/)(20\d\d)-(\d\d)/(?:\2)-(\d\d)(?=\D)")

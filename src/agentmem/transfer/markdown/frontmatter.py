@@ -47,6 +47,19 @@ class FrontMatter:
         return (value,) if isinstance(value, str) and value else value if isinstance(value, tuple) else ()
 
 
+    def without(self, *keys: str) -> str:
+        """Its lines without those of some keys; all of them where it is not of the plain kind."""
+        kept: list[str] = []
+        left_out = False
+        for line in self.raw.split("\n"):
+            pair = _LINE.match(line)
+            if pair:
+                left_out = pair[1].lower() in keys and pair[1].lower() in self.values
+            if not left_out:
+                kept.append(line)
+        return "\n".join(kept).strip("\n")
+
+
 def cut_front_matter(text: str) -> tuple[FrontMatter, str]:
     """The front matter and the text after it; a block that is never closed is text."""
     if not text.startswith("---\n"):

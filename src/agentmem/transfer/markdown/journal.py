@@ -14,10 +14,9 @@ from agentmem.transfer.markdown.drafts import Draft, Finding, Mention
 from agentmem.transfer.markdown.files import Recency, Source, is_journal_folder, recency
 from agentmem.transfer.markdown.outline import Outline, Place
 from agentmem.transfer.markdown.records import is_record_role
-from agentmem.transfer.markdown.roles import read_heading
 from agentmem.transfer.markdown.status import split_marker
 from agentmem.transfer.markdown.types import Dated, SourceKey
-from agentmem.transfer.markdown.words import cut_bytes, is_placeholder, label_of, norm, plain, read_date
+from agentmem.transfer.markdown.words import is_placeholder, label_of, norm, plain, read_date
 
 __all__ = ["Session", "find_sessions", "outline_journal"]
 
@@ -126,15 +125,14 @@ def outline_journal(outline: Outline, sessions: tuple[Session, ...], place: Plac
         draft = outline.note("fact", title, path, place.text, line=session.start, place=place, dated=session.dated)
         work = task.source if task else place.work or draft.source
         inside = evolve(place, text=draft.source, work=work, plan=False, in_task=False)
-        outline.dated = session.dated
+        outline.dated = outline.day = session.dated
         _mentions(outline, session, place, task)
         outline.blocks(session.blocks, path, inside, heading=session.title)
         for number, part in enumerate(session.parts):
             if part.start in outline.gone:
                 continue
-            role = read_heading(split_marker(part.title)[0]).role
             whole = _with_deeper(session.parts, number)
-            if is_record_role(role) and not part.boxes and outline.worth(whole):
+            if is_record_role(outline.heading(part).role) and not part.boxes and outline.worth(whole):
                 outline.section(whole, path, inside)
             else:
                 outline.blocks(part.blocks, (*path, part.title), inside, heading=part.title)
@@ -189,19 +187,32 @@ def _mentions(outline: Outline, session: Session, place: Place, task: Draft | No
 
 
 def _findings(outline: Outline, session: Session, draft: Draft, task: SourceKey | None) -> None:
-    """What a session says is next, and what it came to; a session that says nothing still overtakes older ones."""
-    told: dict[str, list[str]] = {"next": [], "summary": []}
-    for part in session.parts:
-        role = read_heading(split_marker(part.title)[0]).role
-        kept = (line for line in outline.lines[part.body : part.own_end] if not is_placeholder(line))
+    """What a session says of where it stands, of dangers, of what is next; one that says nothing overtakes older ones."""
+    told: dict[str, list[str]] = {"standing": [], "beware": [], "next": [], "summary": []}
+    for number, part in enumerate(session.parts):
+        role = outline.heading(part).role
+        name = "summary" if norm(part.title) in _SUMMARY else role if role in told else ""
+        end = _with_deeper(session.parts, number).end if name == "beware" else part.own_end
+        kept = (line for line in outline.lines[part.body : end] if not is_placeholder(line))
         text = "\n".join(kept).strip()
-        name = "next" if role == "next" else "summary" if norm(part.title) in _SUMMARY else ""
         if name and text and not _NOTHING.fullmatch(text):
-            told[name].append(f"{plain(part.title)}:\n{text}" if name == "next" else text)
-    parts = (*told["summary"], *told["next"])
-    text = cut_bytes("\n\n".join((plain(session.title), *parts)), limits.CHECKPOINT_BYTES) if parts else ""
+            told[name].append(text if name == "summary" else f"{plain(part.title)}:\n{text}")
+    stands = "\n\n".join(told["standing"] or told["summary"])
+    if any(told.values()):
+        stands = "\n\n".join(filter(None, (plain(session.title), stands)))
     when = _recency(outline, session, session.start)
-    outline.drafts.standings.append(Finding(text, draft.source, task, session.dated, when, "journal"))
+    outline.drafts.standings.append(
+        Finding(
+            stands,
+            draft.source,
+            task,
+            session.dated,
+            when,
+            "journal",
+            beware="\n\n".join(told["beware"]),
+            next="\n\n".join(told["next"]),
+        )
+    )
     if told["summary"] and task is not None:
         summary = "\n\n".join(told["summary"])
         outline.drafts.outcomes.append(Finding(summary, draft.source, task, session.dated, when, "journal"))

@@ -8,8 +8,8 @@ from typing import Final
 from attrs import frozen
 
 from agentmem.transfer.markdown.blocks import Item
-from agentmem.transfer.markdown.status import status_of_cell
-from agentmem.transfer.markdown.words import label_of, plain
+from agentmem.transfer.markdown.status import is_status_word, status_of_cell
+from agentmem.transfer.markdown.words import label_of, norm, plain
 
 __all__ = [
     "ASKS_WHY",
@@ -23,6 +23,7 @@ __all__ = [
     "reason_in",
     "says_all",
     "split_inline",
+    "untold",
 ]
 
 ASKS_WHY: Final = re.compile(r"^(?:why (?:we |i )?|为什么要?|为何)\s*(?=\S)", re.IGNORECASE)
@@ -67,6 +68,7 @@ _LABELLED: Final = re.compile(
 _LIST_MARK: Final = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+")
 _UNCLEAR: Final = re.compile(r"^\W*(?:unclear|unknown|inconclusive|mixed|不明|未知|不确定|不清楚)", re.IGNORECASE)
 _WORKED: Final = re.compile(r"^\W*(?:worked|works|success|successful|succeeded|成功|有效|可行)", re.IGNORECASE)
+_OUTCOME_WORD: Final = re.compile(rf"(?:{_UNCLEAR.pattern}|{_WORKED.pattern})\W*", re.IGNORECASE)
 
 
 @frozen
@@ -120,6 +122,35 @@ def outcome_of_word(text: str) -> str | None:
     if status is None:
         return None
     return "worked" if status.value == "done" else "failed" if status.value in ("failed", "dropped") else None
+
+
+def untold(text: str, title: str, status: str, why: str) -> str:
+    """The text of an attempt without the labels whose value its title, status or reason says already."""
+    lines = text.split("\n")
+    kept: list[str] = []
+    number = 0
+    while number < len(lines):
+        match = _LABELLED.match(lines[number])
+        after = number + 1
+        if match:
+            follows = _following(lines[after:], started=bool(match[2].strip()))
+            for _ in follows:
+                while not lines[after].strip():
+                    after += 1
+                after += 1
+            label, value = match[1].strip().casefold(), plain(" ".join([match[2].strip(), *follows]))
+            if _is_told(label, value, title, status, why):
+                number = after
+                continue
+        kept += lines[number : number + 1]
+        number += 1
+    return "\n".join(kept).strip("\n") if any(char.isalnum() for line in kept for char in line) else ""
+
+
+def _is_told(label: str, value: str, title: str, status: str, why: str) -> bool:
+    if label in _OUTCOMES:
+        return outcome_of_word(value) == status and (is_status_word(value) or bool(_OUTCOME_WORD.fullmatch(value)))
+    return bool(norm(value)) and (norm(value) == norm(why) or (label not in _REASONS and norm(value) == norm(title)))
 
 
 def is_reason_label(text: str) -> bool:

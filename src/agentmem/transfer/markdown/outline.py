@@ -12,11 +12,12 @@ from agentmem.transfer.markdown.blocks import Block, Section
 from agentmem.transfer.markdown.checklists import Boxed, flatten, flatten_plain, is_marked
 from agentmem.transfer.markdown.drafts import Draft, Drafts, Finding
 from agentmem.transfer.markdown.files import Source
-from agentmem.transfer.markdown.records import RecordMaker, is_record_role
-from agentmem.transfer.markdown.roles import Heading, read_heading
+from agentmem.transfer.markdown.records import RecordMaker, is_record_role, is_undecided
+from agentmem.transfer.markdown.roles import Heading, is_excluded, read_heading
 from agentmem.transfer.markdown.status import Status, split_marker, status_of_cell, status_of_line
 from agentmem.transfer.markdown.tables import (
     EntityType,
+    FoundEntity,
     entities_of_list,
     entities_of_table,
     row_status,
@@ -91,7 +92,12 @@ def title_and_sections(root: Section, source: Source) -> tuple[str, tuple[Sectio
 
 @define
 class Outline:
-    """Makes the notes of one file; every line is taken at most once, what nothing takes stays in a body."""
+    """Makes the notes of one file; every line is taken at most once, what nothing takes stays in a body.
+
+    `governs` says that the rules of the file are those of the work: it is a README or a plan; `ours` that what it names
+    is not out of scope as a whole. `day` is when the text at
+    hand was written, where a journal says so: no date in it tells that a record is newer.
+    """
 
     source: Source
     lines: list[str]
@@ -99,6 +105,9 @@ class Outline:
     entities: tuple[EntityType, ...] = ()
     dated: Dated | None = None
     adr: str = ""
+    governs: bool = False
+    ours: bool = True
+    day: Dated | None = None
     gone: set[int] = Factory(set)
 
     @property
@@ -109,6 +118,15 @@ class Outline:
     def take(self, start: int, end: int) -> None:
         """Mark lines as kept by a record of their own."""
         self.gone.update(range(start, end))
+
+    def heading(self, section: Section) -> Heading:
+        """What the heading of a section says, its status marker aside."""
+        return self.read(split_marker(section.title)[0])
+
+    def read(self, text: str) -> Heading:
+        """What a heading or label says; "Rules" speaks of the work only in a file that governs it."""
+        heading = read_heading(text)
+        return Heading(None) if heading.role == "rule" and not self.governs else heading
 
     def take_title(self, line: int | None) -> None:
         """Mark the heading that became the title of the file's note."""
@@ -154,11 +172,17 @@ class Outline:
                 parent=parent,
                 said=said,
                 tags=tuple(filter(None, (said.tag if said else None, priority_of(clean_heading(title))))),
-                dated=dated or read_date(title) or self.dated,
+                dated=dated or self._told_day(title) or self.dated,
                 line=line + self.offset + 1,
                 scope=place.scope,
             )
         )
+
+    def _told_day(self, title: str) -> Dated | None:
+        """The day that a title names, unless it lies ahead: a thing due then was not written then."""
+        told = read_date(title)
+        ahead = told is not None and self.day is not None and told.isoformat()[:10] > self.day.isoformat()[:10]
+        return None if ahead else told
 
     def sections(self, sections: tuple[Section, ...], headings: tuple[str, ...], place: Place) -> None:
         """The notes of the sections of a file."""
@@ -168,10 +192,9 @@ class Outline:
 
     def section(self, section: Section, headings: tuple[str, ...], place: Place, *, steps: bool = False) -> None:
         """The note of a section, by its heading and what is in it; its lines are taken."""
-        heading = read_heading(split_marker(section.title)[0])
+        heading = self.heading(section)
         path = (*headings, split_marker(section.title)[0])
-        undecided = heading.role in ("decision", "lesson") and section.boxes > 0
-        if is_record_role(heading.role) and not undecided and self.worth(section):
+        if is_record_role(heading.role) and not is_undecided(heading.role, section) and self.worth(section):
             RecordMaker(self, place).section(section, heading, path)
         elif self.is_step(section, place, steps=steps):
             self._step(section, path, place, steps=steps)
@@ -203,7 +226,7 @@ class Outline:
             said = status_of_cell(heading.outcome)
             if said is not None and said.value in CLOSED:
                 self.drafts.outcome_said[place.work] = (said, self.source.path)
-        if heading.role in ("outcome", "next") and draft.body:
+        if heading.role in ("outcome", "standing", "next") and draft.body:
             finding = Finding(draft.body, draft.source, place.work, draft.dated, self.source.recency, section.title)
             (self.drafts.outcomes if heading.role == "outcome" else self.drafts.standings).append(finding)
 
@@ -212,7 +235,7 @@ class Outline:
         self.blocks(section.blocks, path, place, heading=section.title)
         long = section.end - section.start > 1 and len(self.text(section.body, section.end)) > _FACT_CHARS
         for child in section.sections:
-            role = read_heading(split_marker(child.title)[0]).role
+            role = self.heading(child).role
             if is_record_role(role) or self.is_step(child, place) or (long and self.worth(child)):
                 self.section(child, path, place)
             else:
@@ -221,41 +244,36 @@ class Outline:
     def blocks(self, blocks: tuple[Block, ...], path: tuple[str, ...], place: Place, *, heading: str) -> None:
         """Take entities, labelled records and rejected proposals out of blocks."""
         records = RecordMaker(self, place)
+        ours = self.ours and not any(map(is_excluded, (heading, *path)))
+        label = ""
         for index, block in enumerate(blocks):
-            if block.kind in ("table", "list") and self._entities(block, path, heading):
+            if block.kind == "paragraph":
+                label = block.text if block.text.rstrip(" *_").endswith((":", "：")) else ""
+                if block.start not in self.gone:
+                    records.labelled(block, blocks[index + 1 :], path)
                 continue
+            if block.kind in ("table", "list") and ours and not is_excluded(label):
+                self._entities(block, path, heading)
             if block.kind == "table" and verdict_column(block):
                 records.verdicts(block, path)
-            elif block.kind == "paragraph" and block.start not in self.gone:
-                records.labelled(block, blocks[index + 1 :], path)
 
-    def _entities(self, block: Block, path: tuple[str, ...], heading: str) -> bool:
+    def _entities(self, block: Block, path: tuple[str, ...], heading: str) -> None:
+        """The entities of a table or list; its text stays where it is, whatever types are asked for."""
         for kind in self.entities:
             source = SourceKey(self.source.path, tuple(clean_heading(plain(part)) for part in path))
+            found: tuple[FoundEntity, ...] = ()
             if block.kind == "table":
                 found = entities_of_table(block, kind, heading, source)
-                if found:
-                    keys = {entity.key for entity in found}
-                    self.take(block.start, block.start + 2)
-                    for row in block.rows:
-                        if any(plain(cell).replace("`", "").strip() in keys for cell in row.cells):
-                            self.take(row.line, row.line + 1)
             elif kind.heads(heading):
-                pairs = entities_of_list(block, kind, source)
-                found = tuple(entity for _, entity in pairs)
-                for item, _ in pairs:
-                    self.take(item.start, item.start + 1 if item.blocks else item.end)
-            else:
-                continue
+                found = entities_of_list(block, kind, source)
             if found:
-                self.drafts.entities.extend((self.source.recency, entity) for entity in found)
-                return True
-        return False
+                self.drafts.entities.extend((self.source.recency, *one) for one in found)
+                return
 
     def is_step(self, section: Section, place: Place, *, steps: bool = False) -> bool:
         """Whether a section is work of its own: by its boxes, its table of tasks, or in a plan by its heading."""
-        role = read_heading(split_marker(section.title)[0]).role
-        if is_record_role(role) and not (role in ("decision", "lesson") and section.boxes):
+        role = self.heading(section).role
+        if is_record_role(role) and not is_undecided(role, section):
             return False
         own = self.has_work(section, place)
         if own or not place.plan or not self.worth_heading(section):
@@ -263,8 +281,7 @@ class Outline:
         title, marker = split_marker(section.title)
         if marker or _STEP_LIKE.match(plain(title)):
             return not _NO_STEP.match(clean_heading(title))
-        heading = read_heading(title)
-        if heading.role is not None or _NO_STEP.match(clean_heading(title)):
+        if role is not None or _NO_STEP.match(clean_heading(title)):
             return False
         return steps or any(self.is_step(child, place) for child in section.sections)
 
@@ -296,7 +313,7 @@ class Outline:
         self.blocks(section.blocks, path, beneath, heading=section.title)
         for child in section.sections:
             child_path = (*path, split_marker(child.title)[0])
-            role = read_heading(split_marker(child.title)[0]).role
+            role = self.heading(child).role
             if is_record_role(role) or self.is_step(child, beneath):
                 self.section(child, path, beneath)
             else:

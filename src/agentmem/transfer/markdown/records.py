@@ -19,29 +19,35 @@ from agentmem.transfer.markdown.labels import (
     reason_in,
     says_all,
     split_inline,
+    untold,
 )
 from agentmem.transfer.markdown.roles import Heading, Role, read_heading
 from agentmem.transfer.markdown.status import Status, is_status_label, split_marker
 from agentmem.transfer.markdown.tables import is_rejected, verdict_column
 from agentmem.transfer.markdown.types import NoteKind
-from agentmem.transfer.markdown.words import first_sentence, is_placeholder, label_of, plain, split_reason
+from agentmem.transfer.markdown.words import first_sentence, is_placeholder, label_of, lead, plain, split_reason
 
 if TYPE_CHECKING:
     from .drafts import Draft
     from .outline import Outline, Place
 
-__all__ = ["RecordMaker", "is_record_role"]
+__all__ = ["RecordMaker", "is_record_role", "is_undecided"]
 
 _KINDS: Final[dict[Role, NoteKind]] = {
     "failed": "attempt",
     "tried": "attempt",
     "worked": "attempt",
     "rejected": "decision",
+    "excluded": "decision",
     "deferred": "decision",
     "decision": "decision",
+    "rule": "decision",
     "question": "question",
     "lesson": "lesson",
+    "beware": "lesson",
 }
+_NOT_DONE: Final = ("rejected", "excluded", "deferred")
+_MAY_BE_WORK: Final = ("decision", "rule", "lesson", "beware")
 _NEGATED: Final = re.compile(
     r"^(?:no|not|do not|don't|never|none|nothing|without|avoid|skip|we (?:do not|don't|will not|won't))\b"
     r"|^[不无非勿未别没]|不[做动改加变再需]|^(?:禁止|避免)",
@@ -49,6 +55,7 @@ _NEGATED: Final = re.compile(
 )
 _BOLD_SENTENCE: Final = re.compile(r"^(?:\*\*|__)(.{8,}?[.。!！])(?:\*\*|__)\s*(?=\S)")
 _REASON_INSIDE: Final = re.compile(r"(?<=[。.;；])\s*(?:理由|原因|reason|rationale|why)\s*[:：]\s*", re.IGNORECASE)
+_NUMBERED: Final = re.compile(r"^\s*(\d{1,3})[.)]\s")
 _NUMBERS: Final = re.compile(r"[#\d.\s]+")
 _SHORT: Final = 60
 _TITLE_CHARS: Final = 200
@@ -57,6 +64,11 @@ _TITLE_CHARS: Final = 200
 def is_record_role(role: Role | None) -> bool:
     """Whether the sections of a role hold records of their own."""
     return role in _KINDS
+
+
+def is_undecided(role: Role | None, section: Section) -> bool:
+    """Whether boxes make a section one of things to do, where its heading alone would make it one of records."""
+    return role in _MAY_BE_WORK and section.boxes > 0
 
 
 @frozen
@@ -75,7 +87,7 @@ class RecordMaker:
             self._single(section, heading, path)
             return
         for child in section.sections:
-            child_heading = read_heading(split_marker(child.title)[0])
+            child_heading = self.outline.heading(child)
             title = split_marker(child.title)[0]
             if not self.outline.worth(child):
                 continue
@@ -121,9 +133,9 @@ class RecordMaker:
         if role == "decision" and outline.adr and not title:
             title = outline.adr
         elif role == "decision" and decided:
-            title = f"{title}: {first_sentence(decided)}" if title else first_sentence(decided, _TITLE_CHARS)
+            title = f"{title}: {lead(decided)}" if title else lead(decided)
         elif not title:
-            title = first_sentence(prose, _TITLE_CHARS) if prose else section.title
+            title = lead(prose) if prose else section.title
         if role == "decision" and ASKS_WHY.match(title) and prose:
             title, why = ASKS_WHY.sub("", title).rstrip("?？ "), why or plain(prose)
         marker = split_marker(section.title)[1]
@@ -132,12 +144,13 @@ class RecordMaker:
             draft.status = outcome_of_word(labels.outcome) or draft.status
         inner = evolve(self.place, text=draft.source)
         for child in section.sections:
-            if is_record_role(read_heading(child.title).role) and outline.worth(child):
+            if is_record_role(outline.heading(child).role) and outline.worth(child):
                 outline.section(child, path, inner)
         draft.body = outline.section_text(section)
-        if not why and role in ("failed", "tried", "rejected", "deferred"):
+        if not why and role in ("failed", "tried", *_NOT_DONE):
             why = self._why(section, prose)
         draft.why = "" if says_all(plain(why), title, "") else why
+        _tell_once(draft)
         outline.take(section.body, section.end)
 
     def _why(self, section: Section, prose: str) -> str:
@@ -182,11 +195,14 @@ class RecordMaker:
             return False
         if role == "decision" and self._is_reason_of_last(item):
             return True
-        if item.dropped and role in ("decision", "rejected", "deferred"):
+        if item.dropped and role in ("decision", *_NOT_DONE):
             role, bare = "rejected", item.bare
         if item.done is not None:
             marker = Status("done" if item.done else "open")
         title, why = self._title_and_why(bare, role)
+        if role == "rule":
+            number = _NUMBERED.match(self.outline.lines[item.start])
+            title = f"Rule {number[1]}: {title}" if number else title
         if title.endswith((":", "：")):
             below = next((inner.text for block in item.blocks for inner in block.items), "")
             title = f"{title} {first_sentence(below)}" if below else title
@@ -203,6 +219,7 @@ class RecordMaker:
         parts = [item.text] if not says_all(whole, title, why) else []
         draft.why = why or next(filter(None, (reason_in(inner.text) for inner in item.walk() if inner is not item)), "")
         draft.body = "\n".join([*parts, *([nested] if nested.strip() else [])])
+        _tell_once(draft)
         self.outline.take(item.start, item.end)
         return True
 
@@ -218,17 +235,19 @@ class RecordMaker:
 
     def _title_and_why(self, text: str, role: Role) -> tuple[str, str]:
         line = plain(text)
-        if role in ("failed", "tried", "worked", "rejected", "deferred"):
+        if role in ("failed", "tried", "worked", *_NOT_DONE):
             head, why = split_reason(text, arrows=role in ("failed", "tried", "worked"))
             title = plain(head)
-            return title if len(title) <= 2 * _TITLE_CHARS else first_sentence(title, _TITLE_CHARS), plain(why)
+            if role == "excluded" and len(line) <= _TITLE_CHARS:
+                title = line  # what is not ours is to be read whole: its reason often says the rest of it
+            return title if len(title) <= 2 * _TITLE_CHARS else lead(title), plain(why)
         lead = _BOLD_SENTENCE.match(text)
         if role == "decision" and lead:
             return plain(lead[1]), plain(text[lead.end() :])
         reason = _REASON_INSIDE.search(line) if role == "decision" else None
         if reason:
             return line[: reason.start()].strip(), line[reason.end() :].strip()
-        return line if len(line) <= _TITLE_CHARS else first_sentence(line, _TITLE_CHARS), ""
+        return lead(line), ""
 
     def _row(self, block: Block, row: Row, role: Role, path: tuple[str, ...], *, resolved: bool) -> bool:
         """One row as one record: the first telling column is the title, the others are the body."""
@@ -247,9 +266,10 @@ class RecordMaker:
             told = (outcome_of_word(cell) for header, cell in others if is_status_label(header))
             draft.status = next(filter(None, told), draft.status)
         reason = next((cell for header, cell in others if is_reason_label(header)), "")
-        fallback = others[-1][1] if others and role in ("failed", "rejected", "deferred", "tried") else ""
+        fallback = others[-1][1] if others and role in ("failed", "tried", *_NOT_DONE) else ""
         draft.why = reason or fallback
         draft.body = "\n".join(f"{header}: {cell}" if header else cell for header, cell in pairs if cell)
+        _tell_once(draft)
         self.outline.take(row.line, row.line + 1)
         return True
 
@@ -283,18 +303,18 @@ class RecordMaker:
         )
         if label is None:
             return
-        heading = read_heading(label[0])
+        heading = self.outline.read(label[0])
         role = heading.role
         if role is None or role in ("tried", "worked") or not is_record_role(role):
             return
         rest = " ".join(part for part in (label[1], more.strip()) if part)
         below = (*path, label[0])
-        if rest and role in ("failed", "rejected", "deferred"):
+        if rest and role in ("failed", *_NOT_DONE):
             for part in split_inline(rest):
                 title, why = self._title_and_why(part, role)
                 self._note(role, title, (*below, title), block.start, None).why = why
         elif rest and role == "decision":
-            draft = self._note(role, first_sentence(rest, _TITLE_CHARS), below, block.start, None)
+            draft = self._note(role, lead(rest), below, block.start, None)
             draft.body = rest
         elif not rest and after and after[0].kind in ("list", "table"):
             made = self._blocks(after[:1], role, below, resolved=heading.resolved)
@@ -311,11 +331,21 @@ class RecordMaker:
         said = _said(role, marker, resolved=resolved)
         if role == "rejected" and not _NEGATED.match(title):
             title = f"Not doing: {title}"
+        elif role == "excluded" and not _NEGATED.match(title):
+            title = f"Out of scope: {title}"
         elif role == "deferred":
             title = f"Not now: {title}"
         draft = self.outline.note(_KINDS[role], title, path, self.place.work, line=line, place=self.place)
         draft.status = said
+        if role in ("excluded", "rule") and (self.outline.governs or not self.place.in_task):
+            draft.tags = (*draft.tags, "scope")
         return draft
+
+
+def _tell_once(draft: Draft) -> None:
+    """Leave out of the body of an attempt what its title, status and reason say."""
+    if draft.kind == "attempt":
+        draft.body = untold(draft.body, draft.title, draft.status, draft.why)
 
 
 def _said(role: Role, marker: Status | None, *, resolved: bool) -> str:
@@ -329,4 +359,4 @@ def _said(role: Role, marker: Status | None, *, resolved: bool) -> str:
         return "worked" if value == "done" else "failed" if value in ("failed", "dropped") else "unclear"
     if role == "question":
         return "dropped" if value == "dropped" else "done" if resolved or value == "done" else "open"
-    return "dropped" if role in ("decision", "lesson") and value in ("dropped", "failed") else "active"
+    return "dropped" if role in _MAY_BE_WORK and value in ("dropped", "failed") else "active"

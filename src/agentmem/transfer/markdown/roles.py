@@ -13,17 +13,21 @@ from attrs import frozen
 
 from agentmem.transfer.markdown.words import clean_heading, plain
 
-__all__ = ["Heading", "Role", "read_heading"]
+__all__ = ["Heading", "Role", "is_excluded", "read_heading"]
 
 Role = Literal[
     "failed",
     "tried",
     "worked",
     "rejected",
+    "excluded",
     "deferred",
     "decision",
+    "rule",
     "question",
     "lesson",
+    "beware",
+    "standing",
     "next",
     "outcome",
     "goal",
@@ -39,6 +43,33 @@ _WHAT: Final = (
     r"|proposals?|suggestions?|findings?)"
 )
 _PATTERNS: Final[tuple[tuple[Role, tuple[str, ...]], ...]] = (
+    (
+        "excluded",
+        (
+            rf"(?:explicitly )?out[- ]of[- ]scope(?: reminder| for {_SCOPE}.{{1,20}})?",
+            rf"not in {_SCOPE}scope",
+            r"scope exclusions?",
+            r"not ours(?: to .{1,20})?",
+            r"(?:do not|don'?t|never) touch",
+            r"hands[- ]off",
+            r"off[- ]limits",
+            r"不在(?:本次|本任务|当前|测试|授权)?\s*(?:mvp|s\d+|v\d+)?\s*(?:范围|scope)之?内?(?:的.{1,6})?",
+            r"超出(?:本次|测试|授权)?范围(?:的.{1,6})?",
+            r"(?:本次|测试|授权)?范围之?外(?:的.{1,6})?",
+            r"(?:请|切)?勿(?:动|碰|触碰)",
+            r"(?:别|不要|不许|不能|不可|禁止)(?:去)?(?:动|碰|触碰)的?(?:东西|部分|系统)?",
+        ),
+    ),
+    (
+        "rule",
+        (
+            r"(?:the |our |ground |house |scope |test(?:ing)? )*rules(?: of (?:the )?(?:engagement|road|game))?",
+            r"boundar(?:y|ies)",
+            r"(?:基本|测试|交战|行为|工作|参与|授权)?规则",
+            r"(?:测试|授权|工作)?边界",
+            r"红线",
+        ),
+    ),
     (
         "failed",
         (
@@ -89,8 +120,6 @@ _PATTERNS: Final[tuple[tuple[Role, tuple[str, ...]], ...]] = (
     (
         "rejected",
         (
-            rf"(?:explicitly )?out[- ]of[- ]scope(?: reminder| for {_SCOPE}.{{1,20}})?",
-            rf"not in {_SCOPE}scope",
             r"non[- ]?goals?(?:, .*)?",
             r"(?:explicit )?non[- ]?goals?",
             rf"rejected(?: {_WHAT})?",
@@ -113,10 +142,6 @@ _PATTERNS: Final[tuple[tuple[Role, tuple[str, ...]], ...]] = (
             r"不采纳的?(?:方案|建议|意见)?",
             r"未采纳的?(?:方案|建议|意见)?",
             r"(?:已|被)?(?:否决|拒绝|放弃|排除|淘汰)的?(?:方案|选项|想法|建议)?",
-            r"不在(?:本次|本任务|当前)?\s*(?:mvp|s\d+|v\d+)?\s*(?:范围|scope)之?内?",
-            r"超出(?:本次)?范围",
-            r"(?:本次)?范围外",
-            r"范围之外",
             r"不考虑的?(?:方案|内容)?",
             r"不包[括含]",
         ),
@@ -180,11 +205,8 @@ _PATTERNS: Final[tuple[tuple[Role, tuple[str, ...]], ...]] = (
             r"pitfalls?",
             r"(?:key )?learnings?",
             r"traps?",
-            r"beware",
-            r"watch[- ]?outs?",
             r"what (?:i|we) learned",
             r"notes to self",
-            r"(?:重要|特别)?注意(?:事项|点)?",
             r"踩坑(?:记录|经验|总结|点)?",
             r"踩过的坑",
             r"避坑(?:指南)?",
@@ -195,14 +217,31 @@ _PATTERNS: Final[tuple[tuple[Role, tuple[str, ...]], ...]] = (
         ),
     ),
     (
+        "beware",
+        (
+            r"beware",
+            r"watch[- ]?outs?(?: for)?",
+            r"(?:be )?careful",
+            r"cautions?",
+            r"(?:重要|特别)?注意(?:事项|点)?",
+            r"(?:千万)?(?:小心|当心)",
+        ),
+    ),
+    (
+        "standing",
+        (
+            r"where (?:i|we) (?:stand|are|left off|stopped)",
+            r"current (?:state|status|position|focus)",
+            r"where things stand",
+            r"(?:当前|目前)的?(?:状态|进展|进度|位置)",
+        ),
+    ),
+    (
         "next",
         (
             r"next(?: steps?| up| actions?| session| task)?",
             r"what(?:'s| is) next",
-            r"where (?:i|we) (?:stand|are|left off|stopped)",
             r"resume (?:here|from)",
-            r"current (?:state|status|position|focus)",
-            r"where things stand",
             r"hand[- ]?off",
             r"hand[- ]?over",
             r"to (?:continue|resume)",
@@ -211,7 +250,6 @@ _PATTERNS: Final[tuple[tuple[Role, tuple[str, ...]], ...]] = (
             r"下一?个?\s*session.{0,8}",
             r"后续(?:步骤|计划|工作)",
             r"接下来",
-            r"(?:当前|目前)的?(?:状态|进展|进度|位置)",
             r"交接",
             r"续接点",
         ),
@@ -286,6 +324,12 @@ _SINGLE: Final = re.compile(
     re.IGNORECASE,
 )
 _OUTCOME: Final = re.compile(r"^(?:outcome|result|status|结果|状态)\s*[:：]\s*(\S.*)$", re.IGNORECASE)
+_EXCLUDED: Final = re.compile(
+    r"\bout[- ]of[- ]scope\b|\bnot (?:in scope|ours)\b|\boff[- ]limits\b|\bhands[- ]off\b|\b(?:do not|don'?t|never) touch\b"
+    r"|\b(?:excluded|exclusions)\b|不在.{0,8}范围|超出.{0,6}范围|范围之?外"
+    r"|勿(?:动|碰|触碰)|(?:别|不要|不许|不能|不可|禁止)去?(?:动|碰|触碰)",
+    re.IGNORECASE,
+)
 _RESOLVED: Final = re.compile(
     r"\b(?:all )?(?:resolved|answered|closed|settled)\b|已(?:全部)?\s*(?:resolved|解决|确认|回答|定)", re.IGNORECASE
 )
@@ -329,6 +373,11 @@ def read_heading(text: str) -> Heading:
             return Heading(role, resolved=resolved)
     parts = [_role_of(part) for part in _SEPARATOR.split(whole[-1]) if part.strip()] if whole else []
     return Heading(parts[0] if parts and all(parts) else None, resolved=resolved)
+
+
+def is_excluded(text: str) -> bool:
+    """Whether a heading, a label or a cell says anywhere in it that things are out of scope, or not to be touched."""
+    return bool(_EXCLUDED.search(plain(text)))
 
 
 def _role_of(text: str) -> Role | None:

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from agentmem.transfer.markdown.words import plain
 
-__all__ = ["Status", "is_status_label", "result_of_cell", "split_marker", "status_of_cell", "status_of_line"]
+__all__ = ["Status", "is_status_label", "is_status_word", "result_of_cell", "split_marker", "status_of_cell", "status_of_line"]
 
 Value = Literal["open", "active", "done", "failed", "dropped"]
 
@@ -131,6 +131,12 @@ _BOUNDARY: Final = re.compile(r"[\s,.;:!?，。；：！？、()（）\[\]【】
 def is_status_label(header: str) -> bool:
     """Whether a column of that name holds statuses."""
     return plain(header).casefold().strip(" :：") in _HEADERS
+
+
+def is_status_word(text: str) -> bool:
+    """Whether a text is a word or sign of a status, and nothing besides."""
+    bare = plain(text).replace(_VARIATION, "").strip(" `.。").casefold()
+    return bare in _WORDS or bare in _EMOJI
 
 
 def status_of_cell(text: str) -> Status | None:

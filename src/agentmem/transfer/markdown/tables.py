@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from agentmem import limits
-from agentmem.transfer.markdown.blocks import Block, Item, Row
+from agentmem.transfer.markdown.blocks import Block, Row
+from agentmem.transfer.markdown.roles import is_excluded
 from agentmem.transfer.markdown.status import Status, is_status_label, result_of_cell, status_of_cell
 from agentmem.transfer.markdown.types import PlannedEntity, SourceKey
 from agentmem.transfer.markdown.words import cut_bytes, is_placeholder, plain, slug
@@ -16,6 +17,7 @@ from agentmem.types import CheckResult
 
 __all__ = [
     "EntityType",
+    "FoundEntity",
     "TaskColumns",
     "entities_of_list",
     "entities_of_table",
@@ -82,6 +84,9 @@ _LIST_KEY: Final = re.compile(
 )
 _DASHES: Final = frozenset({"-", "—", "–"})
 _METHODS: Final = frozenset({"method", "verb", "方法", "http method"})
+_SCOPE_HEADERS: Final = frozenset({"scope", "in scope", "in scope?", "范围", "在范围内", "是否在范围内"})
+_NOT_IN_SCOPE: Final = frozenset({"no", "n", "out", "none", "否", "外", "❌", "✗", "✘"})
+_NEEDS: Final = "needs"
 _EMPTY_CELLS: Final = frozenset({"", "-", "—", "–", "?", "/", "…", "..."})
 
 
@@ -102,6 +107,10 @@ class EntityType:
         parts = re.findall(r"[a-z][a-z-]*", folded)
         own = {self.name.casefold(), *_plurals(self.name.casefold())}
         return bool(own & set(parts)) or any(not word.isascii() and word in folded for word in self.words)
+
+
+FoundEntity: TypeAlias = tuple[PlannedEntity, frozenset[str]]
+"""An entity and the names of the columns in its table that are empty all the way down: checks, where others say so."""
 
 
 @frozen
@@ -129,8 +138,8 @@ def _fold(text: str) -> str:
     return plain(text).casefold().strip(" :：`#")
 
 
-def entities_of_table(block: Block, type: EntityType, heading: str, source: SourceKey) -> tuple[PlannedEntity, ...]:
-    """The rows of a table as entities.
+def entities_of_table(block: Block, type: EntityType, heading: str, source: SourceKey) -> tuple[FoundEntity, ...]:
+    """The rows of a table as entities, but for rows that say that they are out of scope.
 
     The key is the column that names the type, else, beneath a heading that does, the first.
     """
@@ -140,19 +149,38 @@ def entities_of_table(block: Block, type: EntityType, heading: str, source: Sour
     if key_column is None:
         return ()
     method = next((n for n, header in enumerate(block.header) if _fold(header) in _METHODS and n != key_column), None)
-    columns = _Columns(key_column, method, *_check_columns(block, key_column))
-    found = (_entity_of_row(block, row, type, columns, source) for row in block.rows)
-    return tuple(entity for entity in found if entity)
+    checks, dash_is_na = _check_columns(block, key_column)
+    needs = tuple(dict.fromkeys(filter(None, (slug(block.header[column]) for column in sorted(checks)))))
+    columns = _Columns(key_column, method, checks, dash_is_na, needs)
+    empty = frozenset(
+        slug(header)
+        for n, header in enumerate(block.header)
+        if slug(header) and all(n >= len(row.cells) or not row.cells[n].strip() for row in block.rows)
+    )
+    found = (_entity_of_row(block, row, type, columns, source) for row in block.rows if _is_ours(block, row))
+    return tuple((entity, empty) for entity in found if entity)
+
+
+def _is_ours(block: Block, row: Row) -> bool:
+    """Whether no cell of a column of scope or status says that the row is out of scope."""
+    for header, cell in zip(block.header, row.cells, strict=False):
+        scope = _fold(header) in _SCOPE_HEADERS
+        if (scope and plain(cell).strip().casefold() in _NOT_IN_SCOPE) or (
+            (scope or is_status_label(header)) and is_excluded(cell)
+        ):
+            return False
+    return True
 
 
 @frozen
 class _Columns:
-    """The columns of a table of entities: key, HTTP method, results; and whether a dash there means `na`."""
+    """The columns of a table of entities: key, HTTP method, results; whether a dash there means `na`; their names."""
 
     key: int
     method: int | None
     checks: frozenset[int]
     dash_is_na: bool
+    needs: tuple[str, ...]
 
 
 def _check_columns(block: Block, key_column: int) -> tuple[frozenset[int], bool]:
@@ -203,7 +231,9 @@ def _entity_of_row(
                 attrs[_attr_name(header, attrs)] = cell
         else:
             attrs[_attr_name(header, attrs)] = _value(cell)
-    return PlannedEntity(source=source, type=type.name, key=key, attrs=attrs, status=status, checks=results)
+    return PlannedEntity(
+        source=source, type=type.name, key=key, attrs=attrs, status=status, checks=results, needs=columns.needs
+    )
 
 
 def _status_token(cell: str) -> str:
@@ -214,6 +244,8 @@ def _status_token(cell: str) -> str:
 
 def _attr_name(header: str, taken: dict[str, str | int | float]) -> str:
     name = slug(header, limits.ATTR_NAME_CHARS - 4).replace("-", "_") or "column"
+    if name == _NEEDS:  # the attribute that holds the checks of the row
+        name = f"{name}_column"
     return name if name not in taken else f"{name}_{len(taken)}"
 
 
@@ -224,8 +256,8 @@ def _value(cell: str) -> str | int | float:
     return cut_bytes(bare, 8 * 1024)
 
 
-def entities_of_list(block: Block, type: EntityType, source: SourceKey) -> tuple[tuple[Item, PlannedEntity], ...]:
-    """The items of a list as entities, each with its item: `` `10.0.0.1` — web `` is a key and a note."""
+def entities_of_list(block: Block, type: EntityType, source: SourceKey) -> tuple[FoundEntity, ...]:
+    """The items of a list as entities: `` `10.0.0.1` — web `` is a key and a note."""
     found = []
     for item in block.items:
         text = re.sub(rf"^(?:{re.escape(type.name)})\s*[:：]\s*", "", item.text, flags=re.IGNORECASE)
@@ -237,7 +269,8 @@ def entities_of_list(block: Block, type: EntityType, source: SourceKey) -> tuple
             {"note": cut_bytes(match[4].strip(), 8 * 1024)} if match[4].strip() else {}
         )
         status = "done" if item.done else None
-        found.append((item, PlannedEntity(source=source, type=type.name, key=key, attrs=attrs, status=status)))
+        entity = PlannedEntity(source=source, type=type.name, key=key, attrs=attrs, status=status)
+        found.append((entity, frozenset[str]()))
     return tuple(found)
 
 

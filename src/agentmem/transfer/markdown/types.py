@@ -151,6 +151,7 @@ class PlannedEntity:
         attrs: The other columns by name; text, numbers where a cell is one.
         status: A token; None where no status column gives one.
         checks: Results by check, from columns that hold nothing but results.
+        needs: The checks of the tables in which it stands, blank cells included, sorted: what it is to be checked for.
     """
 
     source: SourceKey
@@ -159,11 +160,12 @@ class PlannedEntity:
     attrs: dict[str, str | int | float] = field(factory=dict)
     status: str | None = None
     checks: dict[str, CheckResult] = field(factory=dict)
+    needs: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
         """The content as 32 hexadecimal digits."""
-        return _digest(self.type, self.key, self.attrs, self.status, self.checks)
+        return _digest(self.type, self.key, self.attrs, self.status, self.checks, self.needs)
 
 
 @frozen

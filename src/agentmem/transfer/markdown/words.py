@@ -18,6 +18,7 @@ __all__ = [
     "first_sentence",
     "is_placeholder",
     "label_of",
+    "lead",
     "norm",
     "one_line",
     "plain",
@@ -159,6 +160,23 @@ def first_sentence(text: str, size: int = 160) -> str:
     cut = sentence[:size]
     space = cut.rfind(" ")
     return (cut[:space] if space > size // 2 else cut).rstrip(" ,;:，、；：") + "…"
+
+
+def lead(text: str, size: int = 200) -> str:
+    """The whole sentences at the start of a text that fit `size` characters, plain and on one line.
+
+    A first sentence that is longer is taken whole up to twice the size, and cut at a word near the size beyond that.
+    """
+    line = plain(text)
+    end = 0
+    while (step := _sentence_end(line[end:])) and end + step <= size:
+        end += step + (len(line) - end - step - len(line[end + step :].lstrip()))
+    if len(line) <= size:
+        return line
+    if end:
+        return line[:end].strip()
+    first = _sentence_end(line) or len(line)
+    return line[:first].strip() if first <= 2 * size else first_sentence(line, size)
 
 
 def _sentence_end(line: str) -> int:
