@@ -81,6 +81,10 @@ def _spelled(text: str) -> str:
     return text if text.isascii() else _UNSEEN.sub(lambda found: _escape(found[0]), text)
 
 
+def _line(part: str) -> str:
+    return _cut(_spelled(_cut(part, _PART_CHARS)), _PART_CHARS)
+
+
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
@@ -101,7 +105,7 @@ class AgentMemError(Exception):
     code = "error"
 
     def __init__(self, what: str, *, why: str = "", next: str = "") -> None:
-        self.what, self.why, self.next = (_spelled(_cut(part, _PART_CHARS)) for part in (what, why, next))
+        self.what, self.why, self.next = map(_line, (what, why, next))
         super().__init__(self.what)
 
     def __str__(self) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,14 +78,75 @@ def test_entities_have_their_marks(case: tuple[str, Store, Any]) -> None:
     for type, keys in KEY[name]["entities"].items():
         if type in ENTITIES[name]:
             there = {entity.key for entity in store.entities.query(type, limit=1000)}
-            assert set(keys) <= there
+            assert set(keys) == there
     for type, wanted in KEY[name]["left_checks"].items():
         left = store.left(type=type, limit=1000)
-        assert sum(check.left for check in left.expected) >= sum(len(checks) for checks in wanted.values())
+        counts = Counter(check.lower() for checks in wanted.values() for check in checks)
+        assert {check.check: check.left for check in left.expected if check.left} == counts
+        assert all(check.where == f"attrs.needs contains '{check.check}'" for check in left.expected)
         for key, checks in wanted.items():
             checked = store.entities.get(f"{type}:{key}").checks
             marked = {name.lower() for name, result in checked.items() if result != "error"}
             assert not marked & {check.lower() for check in checks}, key
+    for type, failed in KEY[name]["failed_checks"].items():
+        for key, checks in failed.items():
+            found = store.entities.get(f"{type}:{key}").checks
+            assert all(found[check.lower()] == "fail" for check in checks), key
+
+
+def test_nothing_out_of_scope_is_handed_out(case: tuple[str, Store, Any]) -> None:
+    """No host that is not ours is an entity; what must not be touched is a decision tagged `scope`."""
+    name, store, _ = case
+    if name != "recon":
+        return
+    foreign = KEY[name]["entities"]["host_out_of_scope"]
+    claimed = store.acting(run="worker").claim(type="host", where="check.tls is null", n=50)
+    keys = {entity.key for entity in store.entities.query("host", limit=1000)}
+    assert claimed
+    assert not keys & set(foreign)
+    rules = [note.title or "" for note in store.notes.list(kind="decision", tag="scope", limit=1000)]
+    assert (
+        absent([*foreign, "*.corp.kestrel.example", "No phishing", "Rule 4: No guessing", "written yes"], rules) == []
+    )
+    assert not any(title in ("Out of scope", "Rules of engagement") for title in rules)
+
+
+def test_the_checkpoint_warns(case: tuple[str, Store, Any]) -> None:
+    """Where it stands, then what to beware of, then what is next: a warning is not lost because it stands below."""
+    name, store, _ = case
+    text = store.resume().text
+    wanted = {
+        "recon": ("Where I stand", "Beware", "no upload, not even an empty file", "Next"),
+        "software": ("软拒绝", "注意", "`EFFECTS=dry` 不能改", "下一步"),
+    }[name]
+    places = [text.index(part) for part in wanted]
+    assert places == sorted(places)
+
+
+def test_ids_tell_what_is_newer(case: tuple[str, Store, Any]) -> None:
+    """Attempts and decisions of a later day have higher ids, whatever their file is called."""
+    name, store, _ = case
+    for kind in ("attempt", "decision"):
+        dated = [(note.id, note.dated) for note in store.notes.list(kind=kind, limit=1000) if note.dated is not None]
+        assert [day for _, day in sorted(dated)] == sorted(day for _, day in dated)
+    attempts = sorted(store.notes.list(kind="attempt", status="failed", limit=1000), key=lambda note: -note.id)
+    newest = {"recon": "Telling whether an account exists", "software": "在对比脚本里把两个 `action` 当作相等"}[name]
+    assert (attempts[0].title or "").startswith(newest)
+    decisions = sorted(store.notes.list(kind="decision", limit=1000), key=lambda note: -note.id)
+    last = {"recon": "old.kestrel.example", "software": "effect_action()"}[name]
+    assert any(last in (note.title or "") for note in decisions[:5])
+
+
+def test_no_body_repeats_what_its_record_says(case: tuple[str, Store, Any]) -> None:
+    """No front matter that was understood, no raw JSON in a goal, no outcome and reason a second time."""
+    _, store, _ = case
+    for note in store.notes.list(limit=1000):
+        body = note.body or ""
+        assert not body.startswith(("title:", "id: 1\ntitle:", "# Goal")), note.title
+        if note.kind == "attempt":
+            assert not re.search(r"(?:Outcome|Why|结果|原因)\s*[:：]", body), note.title
+        if note.kind == "goal":
+            assert '"title"' not in body
 
 
 def test_the_resume_fits_and_says_where_the_work_stands(case: tuple[str, Store, Any]) -> None:

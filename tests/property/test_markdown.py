@@ -39,6 +39,12 @@ HEADINGS = st.sampled_from(
     [
         "What failed",
         "Out of scope",
+        "Not ours to touch",
+        "Rules of engagement",
+        "规则",
+        "Beware",
+        "注意",
+        "Where I stand",
         "Key decisions",
         "Open questions",
         "已失败方案",

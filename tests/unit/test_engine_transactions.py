@@ -1,7 +1,5 @@
 """Write and read transactions of one process: what they see, what they keep, and their errors."""
 
-# ruff: noqa: PT012  (a transaction and the error that ends it are one statement of these tests)
-
 from __future__ import annotations
 
 import sys

@@ -11,8 +11,9 @@ import pytest
 from agentmem import limits
 from agentmem.transfer.markdown import CLOSED, Plan, PlannedNote, read_folder
 from agentmem.transfer.markdown.files import read_text
+from agentmem.transfer.markdown.labels import outcome_of_word
 from agentmem.transfer.markdown.roles import read_heading
-from agentmem.transfer.markdown.status import is_status_label
+from agentmem.transfer.markdown.status import is_status_label, status_of_cell
 from agentmem.types import STATUSES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +24,7 @@ FOLDERS = [
     pytest.param(EXAMPLES / "software", id="examples-software"),
     pytest.param(LOGS, id="dev-journals", marks=pytest.mark.data),
 ]
+LABELS = ("goal", "attempt", "outcome", "why", "结果", "原因")  # told by what a note is, its status and its why
 PARTS = re.compile(r"[|:：—–()（）.,、；;。\[\]]|->|→| - ")
 
 
@@ -34,7 +36,8 @@ def folder(request) -> Path:
 
 
 def letters(text: str) -> str:
-    return "".join(char for char in text if char.isalnum())
+    """Letters and digits, case folded: a goal's title begins with a capital though its heading went on from "Goal:"."""
+    return "".join(char for char in text.casefold() if char.isalnum())
 
 
 def kept(plan: Plan) -> str:
@@ -56,17 +59,29 @@ def kept(plan: Plan) -> str:
 def lost(plan: Plan) -> Iterator[str]:
     """The lines of Markdown files that are in no record: neither whole nor, split at its punctuation, part by part."""
     found = kept(plan)
+    told = {note.dated.isoformat()[:10] for note in plan.notes if note.dated} | {note.status for note in plan.notes}
     for file in plan.files:
         if not file.path.endswith(".md"):
             continue
         lines = (read_text(plan.root / file.path) or "").split("\n")
+        front = lines.index("---", 1) if lines[0] == "---" and "---" in lines[1:] else 0
         for number, line in enumerate(lines):
-            if letters(line) in found or all(letters(part) in found for part in PARTS.split(line)):
+            if letters(line) in found or all(
+                letters(part) in found or letters(part) in LABELS or outcome_of_word(part) in told
+                for part in PARTS.split(line)
+            ):
                 continue
             if line.startswith("#") and read_heading(line.lstrip("# ")).role == "goal":
                 continue  # the section became the body of its goal
             if re.match(r"^\s*\|", line) and any(map(is_status_label, line.split("|"))) and "-|-" in lines[number + 1]:
                 continue  # the header of a table whose rows became steps
+            key, _, value = line.partition(": ")
+            if number < front and key in ("title", "name") and letters(value) in found:
+                continue  # the title of the note
+            if number < front and key in ("status", "updated", "date", "created"):
+                status = status_of_cell(value)
+                if value[:10] in told or (status and status.value in told):
+                    continue  # the status or the day of the note
             yield f"{file.path}:{number + 1}: {line}"
 
 

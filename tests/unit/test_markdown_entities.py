@@ -44,9 +44,59 @@ def test_the_rows_of_a_table_are_entities(tmp_path):
     assert (first.type, first.key, first.status) == ("host", "www.example.com", "done")
     assert (first.attrs, first.checks) == ({"ports": 80, "note": "front"}, {"tls": "pass", "headers": "pass"})
     assert (second.key, second.attrs, second.checks) == ("api.example.com", {"ports": "443, 8443"}, {"tls": "fail"})
-    bodies = "\n".join(note.body for note in plan.notes)
-    assert "www.example.com" not in bodies
-    assert "After the table." in bodies
+    assert (first.needs, second.needs) == (("headers", "tls"), ("headers", "tls"))
+
+
+def test_the_text_of_a_table_does_not_depend_on_what_is_asked_for(tmp_path):
+    """An import with other types changes entities, and no note."""
+    files = {"hosts.md": HOSTS, "plan.md": "# P\n\n## Live hosts\n\n- 10.0.0.1: web\n\n## Steps\n\n- [ ] look\n"}
+    plain, asked = read(tmp_path, files), read(tmp_path, files, "host")
+    assert plain.entities == ()
+    assert [(note.source, note.digest) for note in plain.notes] == [(note.source, note.digest) for note in asked.notes]
+
+
+def test_a_row_needs_the_checks_of_its_own_tables(tmp_path):
+    """Blank cells included, and a column that is empty all the way down where another table has results in it."""
+    one = "# A\n\n| Host | TLS | Headers |\n|---|---|---|\n| a | pass | |\n| b | | fail |\n"
+    two = "# B\n\n| Host | TLS | Note |\n|---|---|---|\n| c | | |\n"
+    log = "# 2026-10-13\n\n| Host | Verdict | 结论 |\n|---|---|---|\n| b | slow | fail |\n"
+    plan = read(tmp_path, {"a.md": one, "b.md": two, "journal/2026-10-13.md": log}, "host")
+    assert {entity.key: entity.needs for entity in plan.entities} == {
+        "a": ("headers", "tls"),
+        "b": ("headers", "tls", "结论"),
+        "c": ("tls",),
+    }
+
+
+TABLE = "| Host | TLS |\n|---|---|\n| pay.example.org | |\n| b.example.org | pass |\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"# H\n\n## Out of scope\n\n{TABLE}",
+        f"# H\n\n## Not ours to touch\n\n{TABLE}",
+        f"# H\n\n## 不在范围\n\n{TABLE}",
+        f"# H\n\n## 超出范围的主机\n\n{TABLE}",
+        f"# H\n\n## 勿动\n\n{TABLE}",
+        f"# H\n\n## 别碰\n\n{TABLE}",
+        f"# H\n\n## Hosts that are out of scope\n\n{TABLE}",
+        f"# H\n\n## Hosts\n\n### Not ours\n\n{TABLE}",
+        f"# H\n\n## Hosts\n\n**Out of scope**:\n\n{TABLE}",
+        f"# H\n\n## Hosts\n\nThese are not ours:\n\n{TABLE}",
+        f"# Hosts out of scope\n\n## List\n\n{TABLE}",
+        "# H\n\n## Out of scope hosts\n\n- pay.example.org\n- b.example.org: mail\n",
+        "# H\n\n| Host | Scope |\n|---|---|\n| pay.example.org | no |\n| b.example.org | out of scope |\n",
+        "# H\n\n| Host | Status |\n|---|---|\n| pay.example.org | out of scope |\n| b.example.org | 不在范围 |\n",
+    ],
+)
+def test_what_is_not_ours_is_no_entity(tmp_path, text):
+    """Nothing that is out of scope is handed out as work; it stays in the text of a note."""
+    plan = read(tmp_path, {"hosts.md": text}, "host")
+    assert plan.entities == ()
+    texts = "\n".join(f"{note.title} {note.body}" for note in plan.notes)
+    assert "pay.example.org" in texts
+    assert "b.example.org" in texts
 
 
 @pytest.mark.parametrize("header", ["Host", "Hosts", "主机", "IP address", "Hostname"])

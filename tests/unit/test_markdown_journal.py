@@ -209,3 +209,34 @@ def test_a_journal_with_boxes_and_no_plan_makes_a_goal(tmp_path):
     noted = next(note for note in plan.notes if note.checklist)
     assert [(item.text, item.done) for item in noted.checklist] == [("Port survey", True), ("TLS", False)]
     assert find(plan, "Journal: journal").source == noted.parent
+
+
+def day(number: int, *sections: str) -> tuple[str, str]:
+    return f"journal/2026-03-0{number}.md", "\n\n".join((f"# 2026-03-0{number}: work", *sections))
+
+
+def test_a_checkpoint_says_where_then_beware_then_next(tmp_path):
+    """Whatever their order in the journal; a standing that is long is told in brief, so that no cut takes the warning."""
+    long = "All of it is done but this. " * 60
+    files = dict([day(1, f"## Next\n\n- [ ] go on\n\n## Beware\n\n- It deletes\n\n## Where I stand\n\n{long}")])
+    (checkpoint,) = read(tmp_path, files).checkpoints
+    places = [checkpoint.text.index(part) for part in ("Where I stand:", "Beware:\n- It deletes", "Next:\n- [ ] go on")]
+    assert places == sorted(places)
+    assert places[1] < 700
+
+
+def test_a_warning_holds_until_a_later_session_gives_others(tmp_path):
+    """A session that warns of nothing does not take back the warning of the one before; the day of it is told."""
+    first = day(1, "## Beware\n\n- old", "## Next\n\n- a")
+    second = day(2, "## 注意\n\n- 真扣款", "## Next\n\n- b")
+    third = day(3, "## Next\n\n- c")
+    (checkpoint,) = read(tmp_path, dict([first, second, third])).checkpoints
+    assert "注意 (2026-03-02):\n- 真扣款" in checkpoint.text
+    assert "old" not in checkpoint.text
+    assert checkpoint.text.endswith("- c")
+
+
+def test_a_day_that_lies_ahead_is_not_the_day_of_a_record(tmp_path):
+    """What is due in November was written on the day of the journal."""
+    plan = read(tmp_path, dict([day(1, "## Open questions\n\n- Who renews it? (ends 2026-11-03)")]))
+    assert find(plan, "Who renews it? (ends 2026-11-03)").dated == dt.date(2026, 3, 1)

@@ -169,8 +169,8 @@ def test_sections_of_records_give_one_record_for_each_item(tmp_path):
         ("attempt", "failed", "`git rev-parse`", "wrong in a submodule"),
         ("attempt", "failed", "Guessing", "locks the account"),
         ("decision", "active", "Not doing: 任务编号", "只能挡住同一个任务的重试"),
-        ("decision", "active", "Not doing: The other twenty platforms.", ""),
-        ("decision", "active", "Not doing: Any caching.", "It is stateless by design."),
+        ("decision", "active", "Out of scope: The other twenty platforms.", ""),
+        ("decision", "active", "Out of scope: Any caching. It is stateless by design.", ""),
         ("decision", "active", "Do not touch the parser", ""),
         ("decision", "active", "Poll every 2 seconds.", "Nobody is awake to notice."),
         ("decision", "active", "YAML 解析：支持嵌套", ""),
@@ -221,7 +221,7 @@ def test_a_label_in_bold_speaks_for_the_list_after_it(tmp_path):
         "## Decisions\n\n- c\n\n**Updated files**:\n- d.py\n"
     )
     plan = read(tmp_path, {"prd.md": text})
-    assert [note.title for note in only(plan, "decision")] == ["Not doing: b", "c"]
+    assert [note.title for note in only(plan, "decision")] == ["Out of scope: b", "c"]
     assert any("d.py" in note.body for note in only(plan, "fact"))
 
 
@@ -352,3 +352,64 @@ def test_a_marker_in_a_heading_does_not_change_the_identity(tmp_path):
     before = read(tmp_path / "a", {"plan.md": PLAN})
     after = read(tmp_path / "b", {"plan.md": PLAN.replace("## Phase 2: Worker", "## Phase 2: Worker ✅")})
     assert [note.source for note in before.notes] == [note.source for note in after.notes]
+
+
+GOVERNING = """\
+# Review
+
+## Not ours
+
+- `pay.example.org`: signed nothing
+
+## Rules
+
+1. Days only
+2. No guessing: not once
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [("README.md", ["Rule 1: Days only", "Rule 2: No guessing: not once"]), ("style.md", [])],
+)
+def test_the_scope_and_the_rules_of_the_work_are_decisions_of_their_own(tmp_path, name, rules):
+    """Each is its own title, with its number, and tagged; the rules of any other file are text."""
+    plan = read(tmp_path, {name: GOVERNING})
+    told = [(note.title, note.tags, note.body) for note in only(plan, "decision")]
+    titles = ["Out of scope: `pay.example.org`: signed nothing", *rules]
+    assert told == [(title, ("scope",), "") for title in titles]
+    assert rules or any("1. Days only" in note.body for note in only(plan, "fact"))
+
+
+def test_the_rules_of_one_task_of_many_are_not_those_of_the_work(tmp_path):
+    """What is out of scope of a task is a decision beneath it, without the tag."""
+    plan = read(tmp_path, {"t/task.json": '{"title": "T"}', "t/prd.md": "# T\n\n## Out of scope\n\n- mails\n"})
+    (decision,) = only(plan, "decision")
+    assert (decision.title, decision.tags) == ("Out of scope: mails", ())
+
+
+def test_front_matter_that_a_note_tells_is_not_in_its_body(tmp_path):
+    """Title, status, tags and day go; a key that means nothing here stays."""
+    front = "title: Mail\nstatus: active\ntags: [ops]\nupdated: 2026-03-01\nstarted: 2026-02-01\nowner: kay"
+    plan = read(tmp_path, {"plan.md": f"---\n{front}\n---\n\n# Goal: mail\n\n- [ ] a\n"})
+    goal = plan.notes[0]
+    assert (goal.title, goal.status, goal.tags) == ("Mail", "active", ("ops",))
+    assert goal.body == "started: 2026-02-01\nowner: kay"
+
+
+def test_an_attempt_says_nothing_twice(tmp_path):
+    """Outcome and reason leave the body; what else was told of it stays, and so does an outcome with more to it."""
+    text = (
+        "# D\n\n## What failed\n\n### One\n\n- Outcome: failed\n- Why: it hung\n  for an hour\n\n"
+        "### Two\n\n- Tried: slowly\n- Outcome: failed after three days\n- Why: it hung\n"
+    )
+    one, two = only(read(tmp_path, {"d.md": text}), "attempt")
+    assert (one.status, one.why, one.body) == ("failed", "it hung for an hour", "")
+    assert (two.why, two.body) == ("it hung", "- Tried: slowly\n- Outcome: failed after three days")
+
+
+def test_a_title_ends_with_a_sentence(tmp_path):
+    """As many whole sentences as fit; one long sentence is not cut in the middle of a thought."""
+    short, long = "It is slow.", f"It stays slow {'even then ' * 24}as well."
+    plan = read(tmp_path, {"d.md": f"# D\n\n## Lessons\n\n- {short} {short} {long}\n- {long} {short}\n"})
+    assert [note.title for note in only(plan, "lesson")] == [f"{short} {short}", long]

@@ -116,12 +116,14 @@ def test_tasks_that_name_each_other_as_parents_are_goals(tmp_path):
 
 
 def test_broken_json_is_kept_as_text_and_reported(tmp_path):
-    """Title and status are read from its lines; the whole text is the body."""
+    """Title and status are read from its lines; the whole text is a fact beneath the goal, not the goal's text."""
     text = '{\n  "title": "Queue",\n  "status": "completed",\n  "completedAt": 2026-01-18,\n}\n'
     plan = read(tmp_path, {"q/task.json": text, "q/prd.md": PRD})
     goal = plan.notes[0]
     assert (goal.title, goal.status, goal.closed_unticked) == ("Queue", "done", 2)
-    assert '"completedAt": 2026-01-18' in goal.body
+    assert goal.body == "Every job runs once."
+    raw = find(plan, "Queue: task.json")
+    assert (raw.kind, raw.parent, raw.body) == ("fact", goal.source, text.strip())
     assert [line.path for line in plan.lines("broken")] == ["q/task.json"]
 
 
@@ -129,7 +131,8 @@ def test_json_that_is_no_object_or_too_deep_is_kept_as_text(tmp_path):
     """Whatever stands in task.json, the folder is read."""
     plan = read(tmp_path, {"a/task.json": "[1, 2]", "b/task.json": "[" * 100_000})
     assert len(plan.lines("broken")) == 2
-    assert {note.title for note in plan.notes} == {"a", "b"}
+    assert {note.title for note in plan.notes} == {"a", "b", "a: task.json", "b: task.json"}
+    assert find(plan, "a: task.json").body == "[1, 2]"
 
 
 def test_lone_surrogates_in_json_do_not_reach_a_record(tmp_path):

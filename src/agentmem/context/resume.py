@@ -206,11 +206,13 @@ def _top(view: View, kind: str, status: str) -> Lines:
 
 
 def _in_force(view: View, kind: str) -> Lines:
-    """Those that bound the work first, then those without parent, then the others, newest first."""
+    """Those that bound the work first, then the newest; of those without parent always as many as of the others."""
     top = in_force(view, kind, "note.project = ? AND note.parent IS NULL", (view.project,), _LISTED)
     further = in_force(view, kind, "note.project = ? AND note.parent IS NOT NULL", (view.project,), _LISTED)
     first = rules(view, "note.project = ?", (view.project,), _LISTED) if kind == "decision" else []
-    return Lines(list(dict.fromkeys([*first, *top, *further])), task_sections.note_line)
+    return Lines(
+        list(dict.fromkeys([*first, *sorted([*top, *further], key=lambda row: -row[0])])), task_sections.note_line
+    )
 
 
 def _active(view: View, kind: str) -> int:

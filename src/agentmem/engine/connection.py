@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _CACHE_KIB: Final = {"writer": 16 * 1024, "reader": 12 * 1024, "watcher": 256}  # one writer and four readers: 64 MiB
+_HAS_MOVED: Final = apsw.SQLITE_FCNTL_HAS_MOVED
 _WAL_KEPT_BYTES: Final = 16 * 1024 * 1024
 
 Role = Literal["writer", "reader", "watcher"]
@@ -87,13 +88,15 @@ class Connection(apsw.Connection):
 
     opening: Opening | None = None
     _moved: array[int] | None = None
+    _moved_at: int = 0
 
     def has_moved(self) -> bool:
         """Whether the path leads to another file than this connection has open, or to none. Asks SQLite: 1.4 µs."""
         if self._moved is None:
             self._moved = array("i", [0])
+            self._moved_at = self._moved.buffer_info()[0]
         # Where the system can't tell (Windows, where an open file can't be moved away) the answer stays 0.
-        self.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, self._moved.buffer_info()[0])
+        self.file_control("main", _HAS_MOVED, self._moved_at)
         return self._moved[0] != 0
 
 

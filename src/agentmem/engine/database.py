@@ -7,20 +7,20 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from threading import get_ident
 from typing import Literal
 
 import apsw
 import attrs
 
-from agentmem.engine.connection import Connection, Opening, SqlFunction, cipher_check, connect
-from agentmem.engine.faults import empty_file, no_directory, rethrow, translated
-from agentmem.engine.files import beside, file_system_check, size_of
+from agentmem.engine.connection import Connection, Opening, SqlFunction, cipher_check, close_quietly, connect
+from agentmem.engine.faults import closed, empty_file, moved, no_directory, rethrow, translated
+from agentmem.engine.files import beside, file_system_check, identities, size_of
 from agentmem.engine.forks import GATE, spoilt_error
 from agentmem.engine.keys import SALT_BYTES, Key, KeySource, ResolvedKey, resolve_key, stretch
 from agentmem.engine.pages import encrypted_check, first_page, plain_check, raw_key_of
-from agentmem.engine.pool import Pool, closed
+from agentmem.engine.pool import Pool
 from agentmem.engine.schema import Migration, create_file, migrate, schema_check
+from agentmem.engine.sessions import Turn
 from agentmem.engine.snapshot import backup_to, second_opinion
 from agentmem.engine.transactions import ReadBlock, WriteBlock, opened_for_reading
 from agentmem.errors import (
@@ -90,6 +90,7 @@ class Database:
             NewerFile: A later version wrote it. No byte was changed.
             ReadOnly: It can't be opened the way it was asked for.
             Busy: Another process held the write lock.
+            StoreReplaced: This process still has the file open that was at the path before.
         """
         migrations = schema_check(schema)
         _options_check(durability, busy_timeout)
@@ -120,6 +121,12 @@ class Database:
                 if must_create and not won:
                     raise _exists(real)
             opening, connection = _first_connection(opening, found)
+            # Whatever is opened later must be these very files.
+            opening = attrs.evolve(opening, identities=identities(real))
+            connection.opening = opening
+            if connection.has_moved():
+                close_quietly(connection)
+                raise moved(real)
             pool = Pool(
                 opening,
                 connection,
@@ -151,7 +158,7 @@ class Database:
         """Close it."""
         self.close()
 
-    def write(self) -> AbstractContextManager[apsw.Connection]:
+    def write(self) -> WriteBlock:
         """A write transaction on the one writer: committed at the end of the block, rolled back by an exception.
 
         Nested, it is a savepoint of the outer one: an exception that is caught between the two undoes the inner alone.
@@ -162,6 +169,9 @@ class Database:
             ReadOnly: The file was opened for reading.
             NewerFile: Another process brought the file to a later schema. Nothing was written.
             KeyChanged: Another process gave it a new key, and ours can't be had again.
+            StoreMissing, StoreReplaced: The path does not lead to the open file any more. Nothing was written.
+            Conflict: Another asyncio task of this thread is inside a write, or blocks were left in another thread, task
+                or order than they were entered. Nothing of it was kept.
         """
         return WriteBlock(self._ready(), self)
 
@@ -177,7 +187,7 @@ class Database:
 
     def in_write(self) -> bool:
         """Whether this thread is inside its own `write()`."""
-        return self._pool.owner == get_ident()
+        return self._pool.inside() is not None
 
     def data_version(self) -> int:
         """A number that changes with every commit to the file, by another process or by this one.
@@ -193,6 +203,10 @@ class Database:
         """The size of the write-ahead log, by `stat`."""
         return size_of(beside(self.path, "-wal"))
 
+    def file_bytes(self) -> int:
+        """The size of the file at the path, by `stat`; 0 where there is none any more."""
+        return size_of(self.path)
+
     def checkpoint(self, *, wait: float = 0.0) -> bool:
         """Write the WAL back into the file and cut it to nothing.
 
@@ -205,7 +219,7 @@ class Database:
         pool = self._ready()
         if self.read_only:
             raise opened_for_reading(self.path)
-        if pool.owner == get_ident():
+        if pool.inside() is not None:
             raise Conflict("A checkpoint cannot run inside a write transaction", next="Run it after the block.")
         try:
             return pool.checkpoint(wait)
@@ -252,24 +266,21 @@ class Database:
         if pool.spoilt:
             raise spoilt_error(self.path)
         if pool.closed:
-            raise closed(pool.opening)
+            raise closed(pool.opening.path)
         return pool
 
 
 def _migrated(pool: Pool, connection: Connection, migrations: tuple[Migration, ...]) -> None:
     """Bring the file to the current schema. Where that fails, close it without writing its WAL back."""
-    pool.lock_take()
-    try:
-        pool.committing = True
-        migrate(connection, pool.opening, migrations)
-    except BaseException as error:
-        pool.discard()
-        if (typed := translated(error, pool.opening.path)) is not None:
-            raise typed from error
-        raise
-    finally:
-        pool.committing = False
-        pool.lock.release()
+    with Turn(pool, pool.opening.busy_timeout):
+        try:
+            pool.refusing.clear()
+            migrate(connection, pool.opening, migrations)
+        except BaseException as error:
+            pool.discard()
+            if (typed := translated(error, pool.opening.path)) is not None:
+                raise typed from error
+            raise
 
 
 def _options_check(durability: str, busy_timeout: float) -> None:

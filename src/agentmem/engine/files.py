@@ -309,9 +309,7 @@ def lock_pids(identity: Identity) -> set[int] | None:
     except OSError:
         return None
     lines = [line.split() for line in locks.splitlines()]
-    return {
-        int(fields[4]) for fields in lines if len(fields) == 8 and fields[5].rpartition(":")[2] == str(identity[1])
-    }
+    return {int(fields[4]) for fields in lines if len(fields) == 8 and fields[5].rpartition(":")[2] == str(identity[1])}
 
 
 def _covers(fields: Iterable[str], inode: int, offset: int) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from time import monotonic
-from types import TracebackType
 from typing import Final, TypeVar
 
 import apsw
@@ -19,13 +20,14 @@ from agentmem.engine.files import identities, lock_pids, same_file
 from agentmem.engine.forks import GATE
 from agentmem.engine.pages import raw_key_of
 from agentmem.engine.schema import user_version
-from agentmem.engine.sessions import ReadSession, WriteSession
-from agentmem.engine.stays import Held, Place, Places, Stay
-from agentmem.errors import Busy, Closed, Conflict, KeyChanged, KeyMissing, WrongKey
+from agentmem.engine.sessions import ReadSession, Turn, WriteSession
+from agentmem.engine.stays import Place, Places, Stay
+from agentmem.errors import Busy, Conflict, KeyChanged, KeyMissing, WrongKey
 
-__all__ = ["READERS", "Pool", "Turn"]
+__all__ = ["READERS", "Pool"]
 
 READERS: Final = 4
+_MOMENT_SECONDS: Final = 0.01
 _SPILL: Final = apsw.SQLITE_DBSTATUS_CACHE_SPILL
 _UNDECIPHERED: Final = (apsw.NotADBError, apsw.CorruptError, WrongKey)
 
@@ -46,7 +48,7 @@ class Pool:
         writing: The write transaction of one of the threads, None for none.
         writer: The one connection that writes. Only who has the place in `writing_places` touches it, `refusing` and
             `intact`.
-        refusing: Empty while a commit is allowed. Its length is asked by a hook: one in Python could be interrupted.
+        refusing: Empty while a commit is allowed. What asks is a hook, in C, since one in Python could be interrupted.
         intact: Not empty from BEGIN on; any rollback, SQLite's own too, empties it.
         local: The reading of each thread.
         mending: Held by who ends a transaction in the place of its blocks.
@@ -105,8 +107,13 @@ class Pool:
             return None
         return session.innermost()
 
-    def writing_take(self, session: WriteSession, wait: float) -> None:
+    def writing_take(self, session: WriteSession, wait: float, *, closing: bool = False) -> None:
         """Become the one session of this process that writes, until its `end`.
+
+        Args:
+            session: Who.
+            wait: Seconds.
+            closing: A closed pool will do.
 
         Raises:
             Busy: Another thread kept the place for longer than `wait` seconds.
@@ -118,7 +125,8 @@ class Pool:
                 why="It held the write lock for longer than the busy timeout",
                 next="Make transactions shorter, or open with a longer busy_timeout.",
             )
-        if self.closed:
+        if self.closed and not closing:
+            self.writing_places.free(session)
             raise closed(self.opening.path)
 
     def write_begin(self) -> Connection:
@@ -158,22 +166,23 @@ class Pool:
 
     def _writer_take(self, connection: Connection) -> Connection:
         # A statement that runs after SQLite itself rolled the transaction back would commit alone; this refuses it.
-        connection.set_commit_hook(self.refusing.__len__)
+        connection.set_commit_hook(partial(bool, self.refusing))
         connection.set_rollback_hook(self.intact.clear)
         self.writer = connection
         return connection
 
-    def commit(self, connection: Connection) -> None:
-        """Commit. A file that is not at its path any more has the commit, but nobody will find it there.
+    def commit(self, connection: Connection, began: float) -> None:
+        """Commit what was begun at `began`, by `monotonic`.
+
+        A block so short that it is one moment with a move of the file is not looked at twice.
 
         Raises:
-            StoreMissing, StoreReplaced: The file was moved since the block began.
+            StoreMissing, StoreReplaced: The file was moved since the block began. It is not committed.
         """
+        if monotonic() - began > _MOMENT_SECONDS and connection.has_moved():
+            raise moved(self.opening.path)
         self.refusing.clear()
         connection.execute("COMMIT")
-        if connection.has_moved():
-            self.intact.clear()
-            raise moved(self.opening.path)
 
     def write_end(self) -> bool:
         """Roll back what was not committed and let no cursor outlive the block. May be done again.
@@ -400,7 +409,9 @@ class Pool:
     def wal_ours(self) -> bool:
         """Whether the write-ahead log or its index at the path are those of the file that was opened."""
         found = identities(self.opening.path)
-        return any(there is not None and there == own for there, own in zip(found, self.opening.identities, strict=True))
+        return any(
+            there is not None and there == own for there, own in zip(found, self.opening.identities, strict=True)
+        )
 
     def _left_alone(self) -> bool:
         """Whether SQLite must not tidy up as it closes: after a move it would, by name, beside another file.
@@ -439,8 +450,8 @@ class Pool:
         for place in held:
             self.writing_places.free(place)
             self.reading_places.free(place)
-        if self._fork_ready:
-            self._fork_ready = False
+        self._fork_ready = False
+        with contextlib.suppress(RuntimeError):  # it was not reached
             self._watcher_lock.release()
 
     def fork_spoilt(self) -> bool:
@@ -472,35 +483,6 @@ class Pool:
         self.idle = []
         self.writer = None
         self._locks_make()
-
-
-class Turn(Held):
-    """The writer for this thread alone, without a transaction: `with Turn(pool, wait):`."""
-
-    __slots__ = ("_closing", "_pool", "_session", "_wait")
-
-    def __init__(self, pool: Pool, wait: float, *, closing: bool = False) -> None:
-        """Wait so many seconds for other threads; a closed pool is refused unless it is to be closed."""
-        super().__init__()
-        self._pool = pool
-        self._wait = wait
-        self._closing = closing
-        self._session = WriteSession(pool)
-
-    def __enter__(self) -> None:
-        session = self._session
-        self.stay = Stay(self, session.gone)
-        session.stays.append(self.stay)
-        try:
-            self._pool.writing_take(session, self._wait)
-        except Closed:
-            if not self._closing:
-                raise
-
-    def _leave(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._session.end()
 
 
 def _keep_for_ever(connection: Connection) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from threading import get_ident
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 import apsw
 
 from agentmem.engine.connection import Connection, close_quietly
-from agentmem.engine.stays import Stay
+from agentmem.engine.stays import Held, Stay
 
 if TYPE_CHECKING:
     from agentmem.engine.pool import Pool
 
-__all__ = ["ReadSession", "WriteSession"]
+__all__ = ["ReadSession", "Turn", "WriteSession"]
 
 
 class WriteSession:
@@ -159,9 +160,15 @@ class ReadSession:
         return any(stay.alive() for stay in self.stays)
 
     def gone(self, stay: Stay) -> None:
-        """A block is over, in order or not."""
-        stay.leave()
+        """A block is over without its end having run."""
         self.lost()
+
+    def leave(self, stay: Stay) -> None:
+        """A block ends in order; with the last one the transaction ends."""
+        last = len(self.stays) == 1 or not any(each.alive() for each in self.stays if each is not stay)
+        if last and self._places is self.pool.reading_places and self._places.holds(self):
+            self.end()
+        stay.leave()
 
     def lost(self) -> None:
         """End it if none of its blocks goes on. For any thread."""
@@ -177,24 +184,49 @@ class ReadSession:
 
     def end(self) -> None:
         """End the transaction and put the connection back. May be done again."""
-        pool = self.pool
-        for connection in tuple(self.box):
-            try:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-            except apsw.ThreadingViolationError:
-                raise
-            except apsw.Error:
-                self.box.clear()
-                close_quietly(connection)
-                continue
-            # A cursor that outlived the block keeps its old snapshot; the next reader must not get it.
-            if connection.txn_state() != apsw.SQLITE_TXN_NONE or pool.outdated(connection):
-                self.box.clear()
-                close_quietly(connection)
-        while self.box:
+        pool, box = self.pool, self.box
+        if box and not self._rolled_back(box[0]):
+            close_quietly(box.pop())
+        if box:
             # Out of the one and into the other: two sessions with one connection would mix their transactions.
-            pool.idle.append(self.box.pop())
+            pool.idle.append(box.pop())
         if pool.closed:
             pool.idle_close()
         self._places.free(self)
+
+    def _rolled_back(self, connection: Connection) -> bool:
+        """End the transaction; whether the next reader may have the connection."""
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            # A cursor that outlived the block keeps its old snapshot; the next reader must not get it.
+            return connection.txn_state() == apsw.SQLITE_TXN_NONE and not self.pool.outdated(connection)
+        except apsw.ThreadingViolationError:
+            raise
+        except apsw.Error:
+            return False
+
+
+class Turn(Held):
+    """The writer for this thread alone, without a transaction: `with Turn(pool, wait):`."""
+
+    __slots__ = ("_closing", "_pool", "_session", "_wait")
+
+    def __init__(self, pool: Pool, wait: float, *, closing: bool = False) -> None:
+        """Wait so many seconds for other threads; a closed pool is refused unless it is to be closed."""
+        super().__init__()
+        self._pool = pool
+        self._wait = wait
+        self._closing = closing
+        self._session = WriteSession(pool)
+
+    def __enter__(self) -> None:
+        session = self._session
+        self.stay = Stay(self, session)
+        session.stays.append(self.stay)
+        self._pool.writing_take(session, self._wait, closing=self._closing)
+
+    def _leave(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session.end()

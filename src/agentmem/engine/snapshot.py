@@ -8,12 +8,13 @@ from typing import Any
 
 import apsw
 
-from agentmem.engine.connection import cipher_set, connection_bare
+from agentmem.engine.connection import Connection, cipher_set, connection_bare
 from agentmem.engine.faults import no_directory, rethrow
 from agentmem.engine.files import file_fsync, io_failed, private_file_make, publish, temporary_beside
 from agentmem.engine.keys import SALT_BYTES, RawKey, stretch
 from agentmem.engine.pool import Pool
 from agentmem.engine.schema import remove_set
+from agentmem.engine.transactions import ReadBlock
 from agentmem.errors import Corrupt, IoFailed, StoreExists
 
 __all__ = ["backup_to", "second_opinion"]
@@ -51,7 +52,11 @@ def _exists(target: Path) -> StoreExists:
 
 def _copy(pool: Pool, temporary: Path, raw: RawKey | None) -> RawKey | None:
     """Copy to a file that is not there yet; return the copy's key, by default the one the source has just now."""
-    source = pool.read_begin()
+    with ReadBlock(pool, pool, long=True, alone=True) as source:
+        return _copy_from(source, pool, temporary, raw)
+
+
+def _copy_from(source: Connection, pool: Pool, temporary: Path, raw: RawKey | None) -> RawKey | None:
     try:
         raw = raw or pool.opening.key
         os.close(private_file_make(temporary))
@@ -69,8 +74,6 @@ def _copy(pool: Pool, temporary: Path, raw: RawKey | None) -> RawKey | None:
         rethrow(error, pool.opening.path)
     except OSError as error:
         raise io_failed(f"No copy can be made in {temporary.parent}", error) from error
-    finally:
-        pool.read_end(source)
     return raw
 
 

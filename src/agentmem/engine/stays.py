@@ -7,11 +7,10 @@ drops what it holds when it is over, however it ended, and each single operation
 
 from __future__ import annotations
 
-import sys
 from _thread import allocate_lock
 from collections import deque
-from collections.abc import Callable
 from functools import partial
+from sys import modules
 from threading import get_ident
 from time import monotonic
 from types import TracebackType
@@ -35,7 +34,8 @@ class Leaving:
         if block is None:
             return self  # as an ExitStack asks for it
         held = partial(block._leave)
-        if not block.going_on:
+        stay = block.stay
+        if stay is None or not stay.alive():
             block.hold = ref(held)
         return held
 
@@ -84,6 +84,13 @@ class Tip(Protocol):
         """Be told, once or several times alike."""
 
 
+class Session(Protocol):
+    """What blocks share."""
+
+    def gone(self, stay: Stay) -> None:
+        """Told that a block is over without `leave`, in whatever thread dropped it."""
+
+
 class Stay:
     """One block from its entry to its end.
 
@@ -95,24 +102,24 @@ class Stay:
         undone: The savepoint was rolled back to.
     """
 
-    __slots__ = ("_task", "_token", "began", "released", "savepoint", "thread", "tip", "undone")
+    __slots__ = ("_session", "_task", "_token", "began", "released", "savepoint", "thread", "tip", "undone")
 
-    def __init__(self, block: Held, gone: Callable[[Stay], None]) -> None:
-        """Begin it.
-
-        Args:
-            block: What is entered.
-            gone: Called when the block is over without `leave`, in whatever thread drops it.
-        """
+    def __init__(self, block: Held, session: Session) -> None:
+        """Begin it: what is entered, and what it shares."""
         self.thread = get_ident()
         self.began = 0.0
         self.tip: Tip | None = None
         self.savepoint = ""
         self.released = self.undone = False
-        task = current_task()
-        self._task = None if task is None else ref(task)
+        self._session = session
+        self._task: ref[Any] | None = None
+        if "asyncio" in modules and (task := current_task()) is not None:
+            self._task = ref(task)
         held = None if block.hold is None else block.hold()
-        self._token: ref[Any] | None = ref(block if held is None else held, partial(_gone, self, gone))
+        self._token: ref[Any] | None = ref(block if held is None else held, self._gone)
+
+    def _gone(self, _: object) -> None:
+        self._session.gone(self)
 
     def alive(self) -> bool:
         """Whether the block goes on: a `with` statement holds it, or whoever entered it by hand still has it."""
@@ -128,13 +135,9 @@ class Stay:
         return self._task is None or self._task() is current_task()
 
 
-def _gone(stay: Stay, gone: Callable[[Stay], None], _: object) -> None:
-    gone(stay)
-
-
 def current_task() -> Any:
     """The asyncio task of this thread, None where there is none. Does not import asyncio."""
-    asyncio = sys.modules.get("asyncio")
+    asyncio = modules.get("asyncio")
     if asyncio is None:
         return None
     # Another thread may be in the middle of importing it.
@@ -172,7 +175,7 @@ class Places:
     """
 
     def __init__(self, count: int) -> None:
-        self._numbers = range(count)
+        self._numbers = tuple(range(count))
         self._held: dict[int, Holder] = {}
         self._queue: deque[tuple[Holder, Any]] = deque()
 
@@ -186,11 +189,17 @@ class Places:
         Returns:
             Whether it has one.
         """
-        return (not self._queue and self._try(holder)) or self._wait(holder, timeout)
+        if not self._queue:
+            for number in self._numbers:
+                if self._held.setdefault(number, holder) is holder:
+                    return True
+            if self._try(holder):
+                return True
+        return self._wait(holder, timeout)
 
     def holds(self, holder: Holder) -> bool:
         """Whether it has a place."""
-        return any(self._held.get(number) is holder for number in self._numbers)
+        return holder in self._held.values()
 
     def holders(self) -> list[Holder]:
         """Who has a place."""

@@ -12,8 +12,21 @@ from typing import Final
 import apsw
 
 from agentmem.engine.connection import Connection
-from agentmem.engine.faults import rethrow, translated
-from agentmem.engine.pool import Pool, Reader
+from agentmem.engine.faults import (
+    ANOTHER_TASK,
+    ANOTHER_THREAD,
+    INTERRUPTED,
+    OUT_OF_ORDER,
+    another_tasks,
+    entered_twice,
+    not_entered,
+    not_kept,
+    rethrow,
+    translated,
+)
+from agentmem.engine.pool import Pool
+from agentmem.engine.sessions import ReadSession, WriteSession
+from agentmem.engine.stays import Held, Stay, Tip
 from agentmem.errors import IoFailed, ReadOnly, StorageWarning
 
 __all__ = ["ReadBlock", "WriteBlock", "opened_for_reading"]
@@ -21,12 +34,13 @@ __all__ = ["ReadBlock", "WriteBlock", "opened_for_reading"]
 HELD_SECONDS: Final = 5.0
 
 
-class WriteBlock:
+class WriteBlock(Held):
     """One write transaction, or a savepoint of the one this thread is in. A generator would cost more than BEGIN."""
 
-    __slots__ = ("_began", "_connection", "_nested", "_owner", "_pool")
+    __slots__ = ("_connection", "_owner", "_pool", "_session")
 
     _connection: Connection
+    _session: WriteSession
 
     def __init__(self, pool: Pool, owner: object) -> None:
         """Begin nothing yet.
@@ -35,140 +49,220 @@ class WriteBlock:
             pool: The connections.
             owner: Kept alive to the end of the block, since the pool closes when it goes.
         """
+        self.hold = self.stay = None  # as Held does, without the call
         self._pool = pool
         self._owner = owner
 
     def __enter__(self) -> Connection:
+        if self.stay is not None and self.going_on:
+            raise entered_twice()
         pool = self._pool
-        self._nested = pool.owner == get_ident()
-        if self._nested:
-            self._connection = _savepoint(pool)
-            return self._connection
-        if pool.opening.read_only:
-            raise opened_for_reading(pool.opening.path)
-        pool.lock_take()
+        outer = pool.inside()
         try:
-            self._connection = pool.write_begin()
-            # From here on this thread owns the transaction; nothing below may fail.
-            pool.owner = get_ident()
+            self._connection = self._begin(pool) if outer is None else self._nest(pool, outer)
         except BaseException as error:
-            pool.lock.release()
             if (typed := translated(error, pool.opening.path)) is not None:
                 raise typed from error
             raise
-        self._began = monotonic()
         return self._connection
 
-    def __exit__(
+    def _begin(self, pool: Pool) -> Connection:
+        if pool.opening.read_only:
+            raise opened_for_reading(pool.opening.path)
+        session = self._session = WriteSession(pool)
+        stay = self.stay = Stay(self, session)
+        session.stays.append(stay)
+        pool.writing_take(session, pool.opening.busy_timeout)
+        try:
+            pool.writing = session
+            connection = pool.write_begin()
+        except BaseException:
+            session.end()
+            raise
+        stay.began = monotonic()
+        return connection
+
+    def _nest(self, pool: Pool, outer: Stay) -> Connection:
+        session, connection = pool.writing, pool.writer
+        assert session is not None  # `outer` is of it
+        if not outer.of_this_task():
+            raise another_tasks()
+        if session.spoilt:
+            raise not_kept(session.spoilt)
+        if connection is None or not connection.in_transaction:
+            raise _rolled_back(pool.opening.path)
+        self._session = session
+        stay = self.stay = Stay(self, session)
+        # A name for each level tells afterwards whether an interrupted one was released.
+        stay.savepoint = f"agentmem{len(session.stays)}"
+        session.stays.append(stay)
+        try:
+            connection.execute("SAVEPOINT " + stay.savepoint)
+        except BaseException:
+            session.savepoint_end(stay)
+            raise
+        return connection
+
+    @property
+    def outer_tip(self) -> Tip | None:
+        """What `tell` was given in the block around this one."""
+        stays = self._session.stays
+        return stays[-2].tip if len(stays) > 1 else None
+
+    def tell(self, tip: Tip) -> None:
+        """Have somebody told how the block ended, whatever ends it."""
+        assert self.stay is not None  # set on entering
+        self.stay.tip = tip
+
+    def _leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        pool = self._pool
-        if pool.owner != get_ident():
-            # A child forked inside the block: the transaction is the parent's, and here there is nothing to end.
+        self.leave(error)
+
+    def leave(self, error: BaseException | None) -> None:
+        """What `__exit__` does.
+
+        Raises:
+            Conflict: It is not open, or left as none may be; nothing is kept. Not where an error passes already.
+        """
+        stay = self.stay
+        if stay is None:
+            raise not_entered()
+        session = self._session
+        if session.inherited():
             return
-        if self._nested:
-            _savepoint_end(pool, self._connection, failed=error is not None)
+        fault = self._fault(session, stay)
+        if fault:
+            session.spoil(stay, fault)
+            if error is None:
+                raise not_kept(session.spoilt)
+        elif len(session.stays) > 1:
+            self._savepoint_leave(session, stay, failed=error is not None)
         else:
-            self._end(pool, failed=error is not None)
+            self._end(session, stay, failed=error is not None)
+        self.stay = None
         if error is not None:
-            typed = translated(error, pool.opening.path)
+            typed = translated(error, self._pool.opening.path)
             if typed is not None:
                 raise typed from error
 
-    def _end(self, pool: Pool, *, failed: bool) -> None:
+    def _fault(self, session: WriteSession, stay: Stay) -> str:
+        """Why it may not be left here and now; empty where it may."""
+        if stay.thread != get_ident():
+            return ANOTHER_THREAD
+        stays = session.stays
+        if not stays or stays[-1] is not stay:
+            session.innermost()
+            if stay not in stays:
+                return session.spoilt or INTERRUPTED
+            if stays[-1] is not stay:
+                return OUT_OF_ORDER
+        if not stay.of_this_task():
+            return ANOTHER_TASK
+        if len(stays) > 1 and not stays[-2].alive():
+            return INTERRUPTED
+        return session.spoilt
+
+    def _savepoint_leave(self, session: WriteSession, stay: Stay, *, failed: bool) -> None:
         connection = self._connection
+        gone = not connection.in_transaction
+        if not failed and not gone:
+            connection.execute("RELEASE " + stay.savepoint)
+            stay.released = True
+        session.savepoint_end(stay)
+        if gone and not failed:
+            raise _rolled_back(self._pool.opening.path)
+
+    def _end(self, session: WriteSession, stay: Stay, *, failed: bool) -> None:
+        pool, connection = self._pool, self._connection
         try:
-            if failed:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-            elif not connection.in_transaction:
-                raise _rolled_back(pool.opening.path)
-            else:
-                _commit(pool, connection)
+            if not failed:
+                if not connection.in_transaction:
+                    raise _rolled_back(pool.opening.path)
+                _commit(pool, connection, stay.began)
         finally:
-            try:
-                pool.write_end(connection)
-            finally:
-                pool.owner = 0
-                pool.lock.release()
-        _held_warn(self._began, "write", "no other writer could go on")
+            session.end()
+        _held_warn(stay.began, "write", "no other writer could go on")
 
 
-def _savepoint(pool: Pool) -> Connection:
-    connection = pool.writer
-    if connection is None or not connection.in_transaction:
-        raise _rolled_back(pool.opening.path)
-    # One name for all of them: SQLite takes the innermost, and the statement stays prepared.
-    connection.execute("SAVEPOINT agentmem")
-    return connection
-
-
-def _savepoint_end(pool: Pool, connection: Connection, *, failed: bool) -> None:
-    if connection.in_transaction:
-        if failed:
-            connection.execute("ROLLBACK TO agentmem")
-        connection.execute("RELEASE agentmem")
-    elif not failed:
-        raise _rolled_back(pool.opening.path)
-
-
-def _commit(pool: Pool, connection: Connection) -> None:
-    pool.committing = True
+def _commit(pool: Pool, connection: Connection, began: float) -> None:
     try:
-        connection.execute("COMMIT")
-    except BaseException as error:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        if (typed := translated(error, pool.opening.path)) is not None:
-            raise typed from error
-        raise
-    finally:
-        pool.committing = False
+        pool.commit(connection, began)
+    except apsw.Error as error:
+        rethrow(error, pool.opening.path)
 
 
-class ReadBlock:
+class ReadBlock(Held):
     """One read transaction, or a share in the one this thread is in."""
 
-    __slots__ = ("_local", "_long", "_owner", "_pool")
+    __slots__ = ("_alone", "_long", "_owner", "_pool", "_session")
 
-    def __init__(self, pool: Pool, owner: object, *, long: bool = False) -> None:
-        """Begin nothing yet; `owner` is kept alive to the end of the block; a `long` one does not warn."""
+    def __init__(self, pool: Pool, owner: object, *, long: bool = False, alone: bool = False) -> None:
+        """Begin nothing yet.
+
+        Args:
+            pool: The connections.
+            owner: Kept alive to the end of the block.
+            long: It is meant to take long: no warning that it did.
+            alone: Share nothing: see what is committed, also inside this thread's own write.
+        """
+        self.hold = self.stay = None
         self._pool = pool
         self._long = long
+        self._alone = alone
         self._owner = owner
-        self._local: Reader | None = None
+        self._session: ReadSession | None = None
 
     def __enter__(self) -> Connection:
+        if self.stay is not None and self.going_on:
+            raise entered_twice()
         pool = self._pool
-        if pool.owner == get_ident() and pool.writer is not None:
-            return pool.writer
-        local = pool.local
-        connection = local.connection
-        if connection is None:
-            try:
-                connection = local.connection = pool.read_begin()
-            except apsw.Error as error:
-                rethrow(error, pool.opening.path)
-            local.began = monotonic()
-        local.depth += 1
-        self._local = local
+        if not self._alone:
+            if pool.writing is not None and pool.writer is not None:
+                outer = pool.inside()
+                # What another task has written and not committed is not for this one to see.
+                if outer is not None and outer.of_this_task():
+                    return pool.writer
+            shared = pool.local.session
+            if shared is not None and shared.alive():
+                return self._share(shared)
+        return self._begin(pool)
+
+    def _share(self, session: ReadSession) -> Connection:
+        self._session = session
+        self.stay = Stay(self, session)
+        session.stays.append(self.stay)
+        return session.box[0]
+
+    def _begin(self, pool: Pool) -> Connection:
+        session = self._session = ReadSession(pool)
+        stay = self.stay = Stay(self, session)
+        session.stays.append(stay)
+        if not self._alone:
+            left, pool.local.session = pool.local.session, session
+            if left is not None:
+                left.lost()
+        try:
+            connection = pool.read_begin(session)
+        except BaseException as error:
+            session.leave(stay)
+            if (typed := translated(error, pool.opening.path)) is not None:
+                raise typed from error
+            raise
+        stay.began = monotonic()
         return connection
 
-    def __exit__(
+    def _leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        local, pool = self._local, self._pool
-        # In a child forked inside the block `pool.local` is another one, and here there is nothing to end.
-        if local is not None and local is pool.local:
-            local.depth -= 1
-            connection = local.connection
-            if local.depth == 0 and connection is not None:
-                local.connection = None
-                pool.read_end(connection)
-                if not self._long:
-                    _held_warn(local.began, "read", "the write-ahead log could not be cut")
+        session, stay = self._session, self.stay
+        if session is not None and stay is not None:
+            session.leave(stay)
+            self.stay = self._session = None
+            if not self._long and stay is session.stays[0]:
+                _held_warn(stay.began, "read", "the write-ahead log could not be cut")
         if error is not None:
-            typed = translated(error, pool.opening.path)
+            typed = translated(error, self._pool.opening.path)
             if typed is not None:
                 raise typed from error
 

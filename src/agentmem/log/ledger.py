@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, TypeAlias
 
 import apsw
 
 from agentmem.engine.database import Database
+from agentmem.engine.faults import entered_twice, not_entered
+from agentmem.engine.stays import Held
+from agentmem.engine.transactions import WriteBlock
 from agentmem.errors import Closed, Conflict, Corrupt, InvalidInput, shown
 from agentmem.log import chain
 from agentmem.log.canonical import canonical, plain
@@ -62,61 +64,87 @@ def _sound(clock: Clock) -> Clock:
     return now
 
 
-class Transaction:
-    """One open write transaction, or a savepoint inside one.
+class _Tip:
+    """The end of the log as one open transaction sees it. Outlives the transaction, to say what became of it."""
+
+    __slots__ = ("_outer", "chain", "request", "seq", "transit")
+
+    request: str | None
+    transit: Transit
+
+    def __init__(self, outer: _Tip | None, seq: int, last: bytes) -> None:
+        self._outer = outer
+        self.seq = seq
+        self.chain = last
+        self.request = None if outer is None else outer.request
+        self.transit = Transit(None if outer is None else outer.transit)
+
+    def settle(self, *, kept: bool) -> None:
+        """The block has ended: what it appended is the outer one's now, or gone."""
+        self.transit.settle(committed=kept)
+        if kept and self._outer is not None:
+            self._outer.seq, self._outer.chain = self.seq, self.chain
+
+
+class Transaction(Held):
+    """One open write transaction, or a savepoint inside one. May be entered again once it was left.
 
     Attributes:
         connection: The writer connection, for the statements of commands.
-        transit: Shared by every value that is made here; says later what became of them.
     """
 
-    __slots__ = ("_block", "_ledger", "_outer", "_request", "chain", "connection", "seq", "transit")
+    __slots__ = ("_block", "_ledger", "_tip", "connection")
 
-    seq: int
-    chain: bytes
-    transit: Transit
+    connection: apsw.Connection
+    _tip: _Tip
 
     def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
         self._ledger = ledger
-        self._block: AbstractContextManager[apsw.Connection] | None = None
-        self._request: str | None = None
+        self._block: WriteBlock | None = None
 
     def __enter__(self) -> Transaction:
+        if self.going_on:
+            raise entered_twice()
         ledger = self._ledger
-        self._block = ledger.database.write()
-        self.connection = self._block.__enter__()
+        block = self._block = ledger.database.write()
+        block.hold = self.hold
+        self.connection = block.__enter__()
         try:
-            self._begin(ledger)
+            self.stay = block.stay
+            self._begin(ledger, block)
         except BaseException as error:
-            self._block.__exit__(type(error), error, error.__traceback__)
+            block.leave(error)
             raise
         return self
 
-    def _begin(self, ledger: Ledger) -> None:
-        # From here on this thread holds the write lock: `ledger.current` is its own or None.
-        outer = self._outer = ledger.current
-        self.transit = Transit(None if outer is None else outer.transit)
-        if outer is None:
-            self.seq, self.chain = self.connection.execute(_LAST).fetchone() or (0, ledger.genesis)
+    def _begin(self, ledger: Ledger, block: WriteBlock) -> None:
+        outer = block.outer_tip
+        if isinstance(outer, _Tip):
+            tip = _Tip(outer, outer.seq, outer.chain)
         else:
-            self.seq, self.chain = outer.seq, outer.chain
-            self._request = outer._request
-        ledger.current = self
+            seq, last = self.connection.execute(_LAST).fetchone() or (0, ledger.genesis)
+            tip = _Tip(None, seq, last)
+        self._tip = tip
+        block.tell(tip)
 
-    def __exit__(
+    def _leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        ledger, outer, block = self._ledger, self._outer, self._block
-        assert block is not None  # set on entering
-        ledger.current = outer
-        try:
-            block.__exit__(kind, error, trace)
-        except BaseException:
-            self.transit.settle(committed=False)
-            raise
-        self.transit.settle(committed=error is None)
-        if outer is not None and error is None:
-            outer.seq, outer.chain = self.seq, self.chain
+        block = self._block
+        if block is None:
+            raise not_entered()
+        block.leave(error)
+
+    @property
+    def transit(self) -> Transit:
+        """Shared by every value that is made here; says later what became of them."""
+        return self._tip.transit
+
+    @property
+    def seq(self) -> int:
+        """The seq of the last event of the log, as this transaction sees it."""
+        return self._tip.seq
 
     @property
     def now(self) -> int:
@@ -126,11 +154,11 @@ class Transaction:
     @property
     def next(self) -> int:
         """The seq, and so the id, that the next event will have."""
-        return self.seq + 1
+        return self._tip.seq + 1
 
     def under_request(self, request: str | None) -> None:
         """Have the events that follow carry this request id."""
-        self._request = request
+        self._tip.request = request
 
     def append(
         self,
@@ -157,7 +185,8 @@ class Transaction:
         """
         known = self._ledger.kinds.by_name[kind]
         text = canonical(payload)
-        seq = self.seq + 1
+        tip = self._tip
+        seq = tip.seq + 1
         if record is None:
             if not known.creates:
                 raise AssertionError(f"{kind} concerns a record that exists")
@@ -167,20 +196,20 @@ class Transaction:
         digest = chain.digest(salt, text)
         head = chain.header(
             seq, at, project, kind, known.version, known.type, record, session,
-            actor.author, actor.run, actor.task, actor.origin, self._request,
+            actor.author, actor.run, actor.task, actor.origin, tip.request,
         )  # fmt: skip
-        linked = chain.link(self.chain, head, digest)
+        linked = chain.link(tip.chain, head, digest)
         session_chain = None if session is None else chain.link(self._session_chain(session), head, digest)
         row = (
             seq, at, project, kind, known.version, known.type, record, session,
-            actor.author, actor.run, actor.task, actor.origin, self._request,
+            actor.author, actor.run, actor.task, actor.origin, tip.request,
             text, salt, digest, linked, session_chain,
         )  # fmt: skip
         self.connection.execute(_INSERT, row)
         fields: tuple[Any, ...] = (*row[:13], payload, digest, linked)
         event = Event(*fields)
         known.apply(self.connection, event)
-        self.seq, self.chain = seq, linked
+        tip.seq, tip.chain = seq, linked
         return event
 
     def _session_chain(self, session: int) -> bytes:
@@ -197,8 +226,6 @@ class Ledger:
         self.store = store
         self.clock = clock if clock is system_clock else _sound(clock)
         self.genesis = chain.genesis(store)
-        # Set and read only by the thread that holds the write lock.
-        self.current: Transaction | None = None
 
     def transaction(self) -> Transaction:
         """A write transaction as a context manager; inside one of this thread, a savepoint.
@@ -206,6 +233,9 @@ class Ledger:
         Raises:
             Busy: Somebody else held the write lock for longer than the busy timeout.
             ReadOnly: The file was opened for reading.
+            Conflict: Another asyncio task of this thread is inside a transaction; or, on leaving, it is left in another
+                thread, task or order than it was entered, and nothing of it was kept.
+            StoreMissing, StoreReplaced: The file was deleted, moved or replaced.
         """
         return Transaction(self)
 

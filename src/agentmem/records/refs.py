@@ -150,7 +150,7 @@ def _by_id(source: Source, number: int) -> tuple[int, RecordType]:
         else None
     )
     if row is None:
-        raise NotFound(f"There is no record #{number}")
+        raise NotFound(f"There is no record #{shown(number)}")
     record, kind, erased, event = row
     if record != number:
         raise NotFound(

@@ -22,14 +22,14 @@ from agentmem.context.escape import one_line
 from agentmem.context.left import gather
 from agentmem.context.resume import resume
 from agentmem.context.tokens import Counter
-from agentmem.records import checklists, entity_writes, note_writes, reports
+from agentmem.records import checklists, entity_writes, note_writes, reports, scopes
 from agentmem.records.base import Binding, Unit
 from agentmem.records.moves import move
 from agentmem.records.note_writes import NewNote
 from agentmem.transfer.markdown import read_folder
 from agentmem.transfer.markdown.match import Known, match
-from agentmem.transfer.markdown.types import Plan, PlannedNote, SourceKey
-from agentmem.types import STATUSES, UNSET, Origin
+from agentmem.transfer.markdown.types import Plan, PlannedEntity, PlannedNote, SourceKey
+from agentmem.types import STATUSES, UNSET, Json, Origin
 
 RUN: Final = "import"
 Progress: TypeAlias = Callable[[int, int], None]
@@ -91,7 +91,7 @@ class _Import:
         """Write it all."""
         known, self.untouched = self._known()
         found = match(self.plan.notes, known)
-        for note in self.plan.notes:
+        for note in _chronological(self.plan.notes):
             self._note(note, found.known.get(note.source))
             self._step()
         for record in found.gone:
@@ -224,9 +224,13 @@ class _Import:
         self.dropped.append(found)
 
     def _entities(self) -> None:
-        checks: dict[str, dict[str, None]] = {}
+        checks: dict[str, set[str]] = {}
         for planned in self.plan.entities:
-            row = entity_writes.Row(planned.key, attrs=planned.attrs, status=planned.status or UNSET)
+            attrs: dict[str, Json | None] = dict(planned.attrs)
+            if planned.needs:
+                attrs["needs"] = self._needs(planned)
+                checks.setdefault(planned.type, set()).update(planned.needs)
+            row = entity_writes.Row(planned.key, attrs=attrs, status=planned.status or UNSET)
             done = entity_writes.put(self.unit, planned.type, row)
             tally = self.created if done.changed == ("created",) else self.changed if done.changed else None
             if tally is None:
@@ -235,18 +239,37 @@ class _Import:
                 tally[planned.type] += 1
             if planned.checks:
                 entity_writes.mark(self.unit, done.id, entity_writes.accepted(planned.checks, None))
-                checks.setdefault(planned.type, {}).update(dict.fromkeys(planned.checks))
             self._step()
         for type, names in checks.items():
-            self._expect(type, tuple(names))
+            for name in sorted(names):
+                self._expect(type, name)
 
-    def _expect(self, type: str, names: tuple[str, ...]) -> None:
-        """Columns of results are checks that every row is expected to have; more columns add to what was declared."""
+    def _needs(self, planned: PlannedEntity) -> list[str]:
+        """The checks that an entity needs: of this folder, and of folders that were imported before."""
         row = self.unit.row(
-            "SELECT names FROM checks WHERE project = ? AND type = ? AND filter = ''", (self.unit.known_project, type)
+            "SELECT attrs ->> '$.needs' FROM entity WHERE project = ? AND type = ? AND key = ?",
+            (self.unit.known_project, planned.type, planned.key),
         )
-        declared = () if row is None else tuple(json.loads(row[0]))
-        entity_writes.declare(self.unit, type, tuple(dict.fromkeys((*declared, *names))), "")
+        try:
+            known = json.loads(row[0]) if row is not None and isinstance(row[0], str) else []
+        except ValueError:
+            known = []
+        named = [name for name in known if isinstance(name, str)] if isinstance(known, list) else []
+        return sorted({*named, *planned.needs})
+
+    def _expect(self, type: str, name: str) -> None:
+        """A column of results is a check that the rows of its tables need, and no others.
+
+        A declaration that is there stays as it is: somebody may have withdrawn it.
+        """
+        quoted = name.replace("'", "''")
+        scope = scopes.make(type, f"attrs.needs contains '{quoted}'", (name,), {})
+        there = self.unit.row(
+            "SELECT 1 FROM checks WHERE project = ? AND type = ? AND filter = ?",
+            (self.unit.known_project, scope.type, scope.where or ""),
+        )
+        if there is None:
+            entity_writes.declare(self.unit, scope.type, scope.checks, scope.where or "")
 
     def _summary(self, note: int | None, work: str, result: str) -> None:
         if note is None:
@@ -346,6 +369,37 @@ def _outcome(
         len(plan.files), dict(+work.created), dict(+work.changed), work.unchanged, tuple(work.kept),
         tuple(work.dropped), report, folder_tokens, resumed.tokens, *counts, "\n".join(lines),
     )  # fmt: skip
+
+
+def _chronological(notes: tuple[PlannedNote, ...]) -> list[PlannedNote]:
+    """The notes as they came about, by the date of each, else of the note above; those without any come first.
+
+    Ids tell which of two is newer, so a decision of yesterday must not be written before one of last week. What lies
+    above a note comes before it, whatever its date. Steps of one file keep its order, which is that of the work.
+    """
+    by_key = {note.source: note for note in notes}
+    when: dict[SourceKey, int] = {}
+    before: dict[SourceKey, PlannedNote | None] = {}
+    last: dict[tuple[SourceKey | None, str], PlannedNote] = {}
+    for note in notes:
+        own = _microseconds(note.dated)
+        above = limits.TIME_LEAST if note.parent is None else when[note.parent]
+        when[note.source] = above if own is None else own
+        if note.kind == "step":
+            before[note.source] = last.get((note.parent, note.source.path))
+            last[note.parent, note.source.path] = note
+    ordered: dict[SourceKey, PlannedNote] = {}
+    for note in sorted(notes, key=lambda note: when[note.source]):
+        waiting = [note]
+        while waiting:
+            last_one = waiting[-1]
+            needed = (before.get(last_one.source), by_key.get(last_one.parent) if last_one.parent else None)
+            missing = next((one for one in needed if one is not None and one.source not in ordered), None)
+            if missing is None:
+                ordered[last_one.source] = waiting.pop()
+            else:
+                waiting.append(missing)
+    return list(ordered.values())
 
 
 def _status(note: PlannedNote) -> Any:

@@ -83,11 +83,11 @@ def _merge_entities(found: list[tuple[Recency, PlannedEntity, frozenset[str]]]) 
     for _, entity, _ in found:
         asked[entity.type].update(entity.needs)
     merged: dict[tuple[str, str], PlannedEntity] = {}
-    for _, entity, empty in sorted(found, key=lambda one: one[0]):
-        name = (entity.type, entity.key)
+    for _, one, empty in sorted(found, key=lambda one: one[0]):
+        name = (one.type, one.key)
         before = merged.get(name)
-        needs = {*entity.needs, *(empty & asked[entity.type]), *(before.needs if before else ())}
-        entity = evolve(entity, needs=tuple(sorted(needs)))
+        needs = {*one.needs, *(empty & asked[one.type]), *(before.needs if before else ())}
+        entity = evolve(one, needs=tuple(sorted(needs)))
         if before is None:
             merged[name] = entity
             continue

@@ -25,6 +25,7 @@ from agentmem.transfer.markdown.types import Dated, ReportLine, SourceFile
 from agentmem.transfer.markdown.words import read_date
 
 __all__ = [
+    "DATE_KEYS",
     "DEPTH_MAX",
     "FILES_MAX",
     "FILE_BYTES",
@@ -279,21 +280,26 @@ def _decode(raw: bytes) -> tuple[str, Encoding] | None:
 
 _DATE_LINE: Final = re.compile(
     r"^[\s>*#_-]*(?:\*\*)?(?:(?:date|updated|last updated|created|日期|更新|时间).{0,6}?[:：]"
-    r"|(?:as of|as at|started|截至|截止)\s*(?=20\d\d))",
+    r"|(?:as of|as at|截至|截止)\s*(?=20\d\d))",
     re.IGNORECASE,
 )
+_STARTED: Final = re.compile(r"^\W*started (?:on )?(?=20\d\d)", re.IGNORECASE)
+DATE_KEYS: Final = ("updated", "last_updated", "modified", "date", "created", "createdat")
+"""The keys of front matter that tell of when a text is, the first of them that there is."""
 _PATH_DAY: Final = re.compile(r"(?<!\d)(20\d\d)[-_]?(\d\d)[-_]?(\d\d)(?!\d)")
 _PATH_MONTH: Final = re.compile(r"(?:^|/)(20\d\d)-(\d\d)/(?:\2)-(\d\d)(?=\D)")
 
 
 def _date_of(path: str, front: FrontMatter, text: str) -> Dated | None:
-    for key in ("updated", "last_updated", "modified", "date", "created", "createdat"):
+    for key in DATE_KEYS:
         value = front.get(key)
         found = read_date(value) if value else None
         if found:
             return found
-    for line in text.split("\n", 20)[:20]:
-        found = read_date(line) if line.startswith("#") or _DATE_LINE.match(line) else None
+    lines = text.split("\n", 20)[:20]
+    told = [line for line in lines if line.startswith("#") or _DATE_LINE.match(line)]
+    for line in (*told, *filter(_STARTED.match, lines)):
+        found = read_date(line)
         if found:
             return found
     for pattern in (_PATH_MONTH, _PATH_DAY):

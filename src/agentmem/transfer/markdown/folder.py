@@ -11,15 +11,15 @@ from attrs import Factory, define, evolve, frozen
 from agentmem import limits
 from agentmem.transfer.markdown.blocks import Block, Section, parse
 from agentmem.transfer.markdown.drafts import Draft, Drafts
-from agentmem.transfer.markdown.files import Source
+from agentmem.transfer.markdown.files import DATE_KEYS, Source
 from agentmem.transfer.markdown.journal import Session, find_sessions, outline_journal
 from agentmem.transfer.markdown.outline import Outline, Place, title_and_sections
-from agentmem.transfer.markdown.roles import read_heading
+from agentmem.transfer.markdown.roles import is_excluded, read_heading
 from agentmem.transfer.markdown.status import Status, status_of_cell
 from agentmem.transfer.markdown.tables import EntityType
 from agentmem.transfer.markdown.tasks import Task, priority_of, read_entries
 from agentmem.transfer.markdown.types import CLOSED, NoteKind, ReportLine, SourceKey
-from agentmem.transfer.markdown.words import norm, plain, slug
+from agentmem.transfer.markdown.words import norm, plain, read_date, slug
 
 __all__ = ["Folder", "doc_order"]
 
@@ -28,8 +28,12 @@ _PLAN_NAMES: Final = (
     *("progress", "status", "tasks", "implement", "milestones", "checklist", "todo", "todos", "backlog"),
     *("计划", "任务", "进度", "路线图", "待办"),
 )
+_GOVERNING: Final = ("readme", "scope", "rules", "roe", "rules-of-engagement", "范围", "规则")
 _LISTS: Final = frozenset({"todo", "todos", "backlog", "checklist", "待办"})
 _FIRST_DOCS: Final = ("prd", "readme", "spec", "requirements", "plan", "design", "implement", "tasks", "todo")
+_STATUS_KEYS: Final = ("status", "state", "状态")
+_PRIORITY_KEYS: Final = ("priority", "优先级")
+_DATE_ONLY: Final = re.compile(r"^[\d\sT:./+Z-]+$")
 _DATA: Final = (".json", ".jsonl", ".ndjson")
 _TITLE_PREFIX: Final = re.compile(r"^(?:goal|plan|task|project|目标|计划|任务|项目)\s*[:：]\s*(?=\S)", re.IGNORECASE)
 
@@ -89,6 +93,8 @@ class Folder:
     def _outline(self, parsed: _Parsed, title: str) -> Outline:
         source = parsed.source
         outline = Outline(source, parsed.lines, self.drafts, self.entities, source.dated)
+        outline.governs = source.stem.casefold() in (*_PLAN_NAMES, *_GOVERNING)
+        outline.ours = not any(map(is_excluded, (title, re.sub(r"[-_]+", " ", source.stem))))
         sections = [norm(section.title) for section in parsed.root.walk()]
         names = ("context", "consequences", "背景", "后果", "影响")
         if sum(read_heading(section.title).role == "decision" for section in parsed.root.walk()) == 1 and any(
@@ -106,7 +112,7 @@ class Folder:
         title, sections, title_line = title_and_sections(parsed.root, source)
         outline = self._outline(parsed, title)
         if len(parsed.sessions) == 1 and parsed.sessions[0].whole:
-            outline_journal(outline, parsed.sessions, place, front=source.front.raw)
+            outline_journal(outline, parsed.sessions, place, front=_front_rest(source, title))
             return
         name = plain(title) if norm(title) == norm(source.stem) else f"{plain(title)} ({source.name})"
         holder = outline.note("fact", name, (), place.text, line=0, place=place)
@@ -117,7 +123,7 @@ class Folder:
         else:
             self._preamble(outline, parsed.root, title, inside)
             outline.sections(sections, (), inside)
-        holder.body = _with_front(source, outline.text(0, len(parsed.lines)))
+        holder.body = _with_front(_front_rest(source, title), outline.text(0, len(parsed.lines)))
         if not any(char.isalnum() for char in source.text + source.front.raw):
             self.drafts.discard(holder)
 
@@ -198,13 +204,13 @@ class Folder:
             kind: NoteKind = "step" if above else "goal"
             parent = above.source if above else None
             bare = _TITLE_PREFIX.sub("", plain(title))
-            bare = bare[:1].upper() + bare[1:]
+            if bare != plain(title):
+                bare = bare[:1].upper() + bare[1:]
             holder = outline.note(kind, bare, (), parent, line=0, place=place, said=_front_status(source))
             holder.whole = above is None
             holder.tags = _front_tags(source, holder.tags)
             holder.is_list = source.stem.casefold() in _LISTS
-            if bare == plain(title):
-                outline.take_title(title_line)
+            outline.take_title(title_line)
             work = target = holder
         else:
             holder = outline.note("fact", f"{plain(title)} ({source.name})", (), shared.source, line=0, place=place)
@@ -216,7 +222,8 @@ class Folder:
         outline.work(blocks, target, (), inside, todo=source.stem.casefold() in _LISTS)
         outline.blocks(blocks, (), inside, heading=title)
         outline.sections(sections, (), inside)
-        rest = _with_front(source, outline.text(0, len(parsed.lines)))
+        front = _front_rest(source, title, work=shared is None)
+        rest = _with_front(front, outline.text(0, len(parsed.lines)))
         holder.body = "\n\n".join(filter(None, (holder.body, rest)))
         return work
 
@@ -239,18 +246,38 @@ def _first_blocks(root: Section, title: str) -> tuple[Block, ...]:
 
 
 def _front_status(source: Source) -> Status | None:
-    value = source.front.get("status", "state", "状态")
+    value = source.front.get(*_STATUS_KEYS)
     return status_of_cell(value.replace("_", " ")) if value else None
 
 
 def _front_tags(source: Source, tags: tuple[str, ...]) -> tuple[str, ...]:
-    priority = priority_of(source.front.get("priority", "优先级"))
+    priority = priority_of(source.front.get(*_PRIORITY_KEYS))
     named = (slug(tag, limits.TAG_CHARS) for tag in source.front.get_list("tags"))
     return tuple(dict.fromkeys(tag for tag in (*tags, priority, *named) if tag))
 
 
-def _with_front(source: Source, text: str) -> str:
-    return "\n\n".join(filter(None, (source.front.raw.strip(), text)))
+def _front_rest(source: Source, title: str, *, work: bool = False) -> str:
+    """The lines of the front matter that the note does not tell; `work` says that it has a status, a priority, tags."""
+    front = source.front
+    known = [
+        key
+        for key in ("title", "name")
+        if (said := front.get(key)) and plain(said).casefold() in plain(title).casefold()
+    ]
+    dated = next((key for key in DATE_KEYS if read_date(front.get(key))), None)
+    if dated and _DATE_ONLY.match(front.get(dated)):
+        known.append(dated)
+    if work and _front_status(source):
+        known += [next(key for key in _STATUS_KEYS if front.get(key))]
+    if work and priority_of(front.get(*_PRIORITY_KEYS)):
+        known += [next(key for key in _PRIORITY_KEYS if front.get(key))]
+    if work and all(slug(tag) == tag.casefold() for tag in front.get_list("tags")):
+        known.append("tags")
+    return front.without(*known)
+
+
+def _with_front(front: str, text: str) -> str:
+    return "\n\n".join(filter(None, (front.strip(), text)))
 
 
 def _plan_order(parsed: _Parsed) -> int:

@@ -46,7 +46,6 @@ class FrontMatter:
         value = self.values.get(key, ())
         return (value,) if isinstance(value, str) and value else value if isinstance(value, tuple) else ()
 
-
     def without(self, *keys: str) -> str:
         """Its lines without those of some keys; all of them where it is not of the plain kind."""
         kept: list[str] = []

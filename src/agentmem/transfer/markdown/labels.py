@@ -103,12 +103,17 @@ def _following(lines: list[str], *, started: bool) -> list[str]:
         in_list = _LIST_MARK.match(line)
         if not line.strip() and not found and not started:
             continue
-        if not line.strip() or label_of(line) or line.startswith(("#", "|", "```")):
+        if not line.strip() or label_of(line) or _is_known(line) or line.startswith(("#", "|", "```")):
             break
         if in_list and (found or started):
             break
         found.append(line[in_list.end() :].strip() if in_list else line.strip())
     return found
+
+
+def _is_known(line: str) -> bool:
+    match = _LABELLED.match(line)
+    return match is not None and match[1].strip().casefold() in _DECISIONS | _REASONS | _OUTCOMES
 
 
 def outcome_of_word(text: str) -> str | None:

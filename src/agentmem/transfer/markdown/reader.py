@@ -113,8 +113,8 @@ def _write_tasks(tasks: dict[str, Task], files: dict[str, list[Source]], folder:
         for source in sorted(files[task.folder], key=doc_order):
             folder.file(source, place)
         goal.body = "\n\n".join(filter(None, (task.description, goal.body, task.notes)))
-        if task.rest:
-            folder.fact(task.path, ("other keys",), f"{task.title}: task.json", task.rest, goal.source)
+        if task.rest or task.text:
+            folder.fact(task.path, ("other keys",), f"{task.title}: task.json", task.rest or task.text, goal.source)
         folder.outcome_of(goal, task)
 
 
@@ -128,7 +128,6 @@ def _goal(task: Task, above: Draft | None, drafts: Drafts) -> Draft:
         source=drafts.key(task.path),
         kind="step" if above else "goal",
         title=plain(task.title),
-        body=task.text,
         parent=above.source if above else None,
         said=said,
         tags=tuple(tag for tag in tags if tag),

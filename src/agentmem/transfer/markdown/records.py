@@ -200,9 +200,6 @@ class RecordMaker:
         if item.done is not None:
             marker = Status("done" if item.done else "open")
         title, why = self._title_and_why(bare, role)
-        if role == "rule":
-            number = _NUMBERED.match(self.outline.lines[item.start])
-            title = f"Rule {number[1]}: {title}" if number else title
         if title.endswith((":", "：")):
             below = next((inner.text for block in item.blocks for inner in block.items), "")
             title = f"{title} {first_sentence(below)}" if below else title
@@ -217,6 +214,8 @@ class RecordMaker:
         nested = "\n".join(self.outline.lines[item.start + 1 : item.end]) if item.blocks else ""
         whole = plain(item.text)
         parts = [item.text] if not says_all(whole, title, why) else []
+        if role == "rule" and (number := _NUMBERED.match(self.outline.lines[item.start])):
+            draft.title = f"Rule {number[1]}: {title}"  # others name it by its number
         draft.why = why or next(filter(None, (reason_in(inner.text) for inner in item.walk() if inner is not item)), "")
         draft.body = "\n".join([*parts, *([nested] if nested.strip() else [])])
         _tell_once(draft)
@@ -239,11 +238,11 @@ class RecordMaker:
             head, why = split_reason(text, arrows=role in ("failed", "tried", "worked"))
             title = plain(head)
             if role == "excluded" and len(line) <= _TITLE_CHARS:
-                title = line  # what is not ours is to be read whole: its reason often says the rest of it
+                return line, ""  # read whole: what looks like a reason often says the rest of what is not ours
             return title if len(title) <= 2 * _TITLE_CHARS else lead(title), plain(why)
-        lead = _BOLD_SENTENCE.match(text)
-        if role == "decision" and lead:
-            return plain(lead[1]), plain(text[lead.end() :])
+        bold = _BOLD_SENTENCE.match(text)
+        if role == "decision" and bold:
+            return plain(bold[1]), plain(text[bold.end() :])
         reason = _REASON_INSIDE.search(line) if role == "decision" else None
         if reason:
             return line[: reason.start()].strip(), line[reason.end() :].strip()

@@ -14,7 +14,15 @@ from attrs import frozen
 
 from agentmem.transfer.markdown.words import plain
 
-__all__ = ["Status", "is_status_label", "is_status_word", "result_of_cell", "split_marker", "status_of_cell", "status_of_line"]
+__all__ = [
+    "Status",
+    "is_status_label",
+    "is_status_word",
+    "result_of_cell",
+    "split_marker",
+    "status_of_cell",
+    "status_of_line",
+]
 
 Value = Literal["open", "active", "done", "failed", "dropped"]
 

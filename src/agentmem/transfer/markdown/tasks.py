@@ -50,7 +50,7 @@ class Task:
         dated: When it was made.
         closed: When it was completed.
         notes: Its closing notes.
-        rest: All its other keys that hold something, one a line.
+        rest: All its keys that hold something and that nothing else here tells, one a line.
         text: The whole file where it is not valid JSON, else empty.
     """
 
@@ -155,7 +155,7 @@ def _task(source: Source, values: dict[str, Any], *, text: str) -> Task:
         dated=_date(values, _MADE_KEYS) or source.dated,
         closed=_date(values, _DONE_KEYS),
         notes=_word(values, "notes"),
-        rest=_rest(values) if not text else "",
+        rest=_rest(values, said) if not text else "",
         text=text,
     )
 
@@ -193,10 +193,16 @@ def _date(values: dict[str, Any], keys: tuple[str, ...]) -> Dated | None:
     return None
 
 
-def _rest(values: dict[str, Any]) -> str:
+def _rest(values: dict[str, Any], said: str) -> str:
+    read = {*_READ_KEYS, "notes" if isinstance(values.get("notes"), str) else ""}
+    if said and status_of_cell(said.replace("_", " ")):
+        read.add(next(key for key in ("status", "state") if _word(values, key)))
+    if priority_of(_word(values, "priority")):
+        read.add("priority")
+    read.add(next((key for key in _MADE_KEYS if read_date(_word(values, key))), ""))
     lines = []
     for key, value in values.items():
-        if key in _READ_KEYS or value is None or value in ("", [], {}):
+        if key in read or value is None or value in ("", [], {}):
             continue
         lines.append(f"{key}: {_flat(value)}")
     return "\n".join(lines)
