@@ -283,9 +283,9 @@ def work_lines(found: Gathered, *, within: bool = False) -> tuple[Lines, int]:
     Returns:
         The lines, and how many there would be of all steps and items.
     """
-    counts = [partial(count_line, check, scope.task) for scope in found.scopes for check in scope.checks]
-    if not counts:
-        counts = [partial(count_line, check, None) for check in found.expected]
+    checks: list[tuple[CheckLeft, int | None]] = [(check, scope.task) for scope in found.scopes for check in scope.checks]
+    checks = checks or [(check, None) for check in found.expected]
+    counts = [partial(count_line, check, task) for check, task in checks if check.left]
     listed = {step.id for step in found.steps}
     of_step: dict[int, list[Callable[[], Line]]] = {}
     others: list[Callable[[], Line]] = []
@@ -328,7 +328,9 @@ def missing_line(one: Missing) -> Line:
 
 def count_line(check: CheckLeft, task: int | None) -> Line:
     """`endpoint × authz: 12 of 200 left, 3 failed`."""
-    which = f" where {lines.inline(check.where, check.origin)}" if check.where else ""
+    # An imported check is expected where the entity says that it needs it: its name says that already.
+    told = check.where is None or check.where == f"attrs.needs contains '{check.check}'"
+    which = "" if told else f" where {lines.inline(check.where, check.origin)}"
     failed = f", {check.failed} failed" if check.failed else ""
     of = f"#{task} " if task is not None else ""
     return Line(f"{of}{check.type}{which} × {check.check}: {check.left} of {check.total} left{failed}")

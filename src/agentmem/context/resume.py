@@ -206,7 +206,7 @@ def _top(view: View, kind: str, status: str) -> Lines:
 
 
 def _in_force(view: View, kind: str) -> Lines:
-    """Those that bound the work first, then the newest; of those without parent always as many as of the others."""
+    """Those that bound the work first, then the newest."""
     top = in_force(view, kind, "note.project = ? AND note.parent IS NULL", (view.project,), _LISTED)
     further = in_force(view, kind, "note.project = ? AND note.parent IS NOT NULL", (view.project,), _LISTED)
     first = rules(view, "note.project = ?", (view.project,), _LISTED) if kind == "decision" else []

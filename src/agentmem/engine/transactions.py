@@ -179,17 +179,12 @@ class WriteBlock(Held):
             if not failed:
                 if not connection.in_transaction:
                     raise _rolled_back(pool.opening.path)
-                _commit(pool, connection, stay.began)
+                pool.commit(connection, stay.began)
+        except apsw.Error as error:
+            rethrow(error, pool.opening.path)
         finally:
             session.end()
         _held_warn(stay.began, "write", "no other writer could go on")
-
-
-def _commit(pool: Pool, connection: Connection, began: float) -> None:
-    try:
-        pool.commit(connection, began)
-    except apsw.Error as error:
-        rethrow(error, pool.opening.path)
 
 
 class ReadBlock(Held):
