@@ -1,16 +1,14 @@
-"""Interrupts at every instruction of writes and reads: nothing acknowledged is lost, nothing is half there, and the store goes on."""
-
-# ruff: noqa: PT012  (what is interrupted is all of a statement)
+"""Interrupts at every instruction: nothing acknowledged is lost, nothing is half there, and the store goes on."""
 
 from __future__ import annotations
 
 import ctypes
 import dis
-import gc
 import random
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
@@ -144,16 +142,21 @@ def nested(store: Store, made: list[Any]) -> None:
     made += made_here
 
 
-def every_instruction(run: Callable[[], Any], step: int) -> Iterator[tuple[BaseException | None, str]]:
-    """Run again and again, each time stopped at a later instruction; (what stopped it, where)."""
+def every_instruction(
+    run: Callable[[], Any], step: int, files: tuple[str, ...] = ENGINE
+) -> Iterator[tuple[list[BaseException], str]]:
+    """Run again and again, each time stopped at a later instruction; (what stopped it, if it was stopped, and where).
+
+    While the list is not cleared, the traceback keeps alive what the stopped frames had.
+    """
     at = 1
     while True:
-        stopped = None
-        with Injector(at, files=ENGINE) as injector:
+        stopped: list[BaseException] = []
+        with Injector(at, files=files) as injector:
             try:
                 run()
             except Stopped as error:
-                stopped = error
+                stopped.append(error)
         yield stopped, f"{at}: {injector.where}"
         if not injector.where:
             return
@@ -168,15 +171,14 @@ def test_a_write_stopped_anywhere(
 ) -> None:
     """At whatever instruction a write is stopped, it is all there or not at all, and the next command commits."""
     store, other = pair
-    kept: list[Any] = []
     made: list[Any] = []
     count = 0
     head = other.log.head().seq
     for stopped, where in every_instruction(lambda: write(store, made), step):
         count += 1
-        was_stopped = stopped is not None
-        kept[:] = [stopped] if keep else []
-        del stopped
+        was_stopped = bool(stopped)
+        if not keep:
+            stopped.clear()
         # Whatever was stopped holds no lock any more: another opening writes before this one is used again.
         other.notes.add("fact", "Foreign", similar=False)
         new = titles(other, head)[:-1]
@@ -200,7 +202,8 @@ def test_a_write_stopped_anywhere(
         head = other.log.head().seq
         assert head == after.id
         made.clear()
-    assert count > 600 / step
+    # Later Pythons tell a tracer of single instructions only where code runs twice in one tracing.
+    assert count > (200 if sys.version_info < (3, 12) else 20) / step
     assert store.verify(replay=True)
 
 
@@ -209,7 +212,7 @@ def test_a_read_stopped_anywhere(pair: tuple[Store, Store], step: int) -> None:
     """At whatever instruction a read is stopped, the next one sees the newest state, and no reader is lost."""
     store, other = pair
     count = 0
-    for _, where in every_instruction(lambda: store.log.head(), step):
+    for _, where in every_instruction(store.log.head, step):
         count += 1
         written = other.notes.add("fact", "Newer", similar=False)
         assert store.log.head().seq == written.id, where
@@ -222,7 +225,101 @@ def test_a_read_stopped_anywhere(pair: tuple[Store, Store], step: int) -> None:
             for thread in threads:
                 thread.join()
             assert not barrier.broken, where
-    assert count > 100 / step
+    assert count > 30 / step
+
+
+@pytest.mark.parametrize("step", [53, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("read", [lambda store: store.notes.list(), lambda store: store.resume().text])
+def test_an_answer_stopped_anywhere(pair: tuple[Store, Store], read: Callable[[Store], object], step: int) -> None:
+    """At whatever instruction of the whole library an answer is stopped, the next one sees the newest state."""
+    store, other = pair
+    goal = store.notes.add("goal", "Second")
+    for number, (stopped, where) in enumerate(every_instruction(lambda: read(store), step, files=("",))):
+        stopped.clear()
+        other.notes.update(goal, title=f"Now {number}")
+        assert store.notes.get(goal).title == f"Now {number}", where
+        assert store.notes.update(goal, body=f"Then {number}").changed == ("body",), where
+        assert other.notes.get(goal).body == f"Then {number}", where
+
+
+@pytest.mark.parametrize("seconds", [1.0, pytest.param(30.0, marks=pytest.mark.slow)])
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
+def test_a_storm_of_signals(pair: tuple[Store, Store], seconds: float) -> None:
+    """Signals whose handler raises, at random moments of writes and reads, lose nothing that was acknowledged."""
+    store, other = pair
+    chance = random.Random(5)
+    armed = [False]
+
+    def stop(_: int, frame: FrameType | None) -> None:
+        # Not in what the interpreter calls where nobody can catch it, as it drops an object.
+        if armed[0] and frame is not None and frame.f_code.co_filename.startswith(SOURCE):
+            armed[0] = False
+            raise Stopped
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            head = other.log.head().seq
+            made: list[Any] = []
+            try:
+                armed[0] = True
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.00002, 0.002))
+                if chance.random() < 0.3:
+                    store.notes.list()
+                else:
+                    chance.choice([command, grouped, nested])(store, made)
+                armed[0] = False
+            except Stopped:
+                pass
+            armed[0] = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            after = store.notes.add("fact", "After", similar=False)
+            new = titles(other, head)
+            assert new in (["After"], [TITLES[0], "After"], [*TITLES, "After"])
+            assert not made or (len(new) == len(made) + 1 and other.notes.get(made[0].id).title == TITLES[0])
+            assert other.log.head().seq == after.id
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert store.verify(replay=True)
+
+
+def test_an_exception_set_from_another_thread(pair: tuple[Store, Store]) -> None:
+    """PyThreadState_SetAsyncExc into threads that write: what they were told is there is there, and others go on."""
+    store, other = pair
+    told: list[int] = []
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            try:
+                told.append(store.notes.add("fact", "Told", similar=False).id)
+            except Stopped:
+                continue
+
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    chance = random.Random(7)
+    raiser = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    for number in range(200):
+        thread = threads[number % 2]
+        raiser(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Stopped))
+        for _ in range(chance.randrange(3)):
+            other.notes.add("fact", "Beside", similar=False)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    there = {event.record for event in other.log.read(limit=1000, kinds=("note.added",))}
+    after = 0
+    while page := other.log.read(after=after, limit=1000):
+        there |= {event.record for event in page}
+        after = page[-1].seq
+    assert told
+    assert set(told) <= there
+    assert other.notes.add("fact", "Last", similar=False).id > max(told)
+    assert store.verify(replay=True)
 
 
 def read_together(store: Store, barrier: threading.Barrier) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
@@ -175,7 +174,7 @@ class Database:
         """
         return WriteBlock(self._ready(), self)
 
-    def read(self, *, long: bool = False) -> AbstractContextManager[apsw.Connection]:
+    def read(self, *, long: bool = False) -> ReadBlock:
         """A read transaction: one state of the file from the beginning of the block to its end.
 
         Nested ones share it. Inside this thread's own `write()` it is the writer, so that own writes are seen.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
@@ -22,7 +23,7 @@ from agentmem.engine.pages import raw_key_of
 from agentmem.engine.schema import user_version
 from agentmem.engine.sessions import ReadSession, Turn, WriteSession
 from agentmem.engine.stays import Place, Places, Stay
-from agentmem.errors import Busy, Conflict, KeyChanged, KeyMissing, WrongKey
+from agentmem.errors import Busy, Conflict, KeyChanged, KeyMissing, StorageWarning, WrongKey
 
 __all__ = ["READERS", "Pool"]
 
@@ -366,7 +367,10 @@ class Pool:
             )
         try:
             with Turn(self, self.opening.busy_timeout if wait else 0.0, closing=True):
-                self._close(quietly=self._left_alone())
+                moved_away = self.has_moved()
+                if moved_away:
+                    self._wal_take_along()
+                self._close(quietly=moved_away)
         except Busy:
             if wait:
                 raise
@@ -407,24 +411,26 @@ class Pool:
         return not same_file(self.opening.path, self.opening.identities[0])
 
     def wal_ours(self) -> bool:
-        """Whether the write-ahead log or its index at the path are those of the file that was opened."""
-        found = identities(self.opening.path)
-        return any(
-            there is not None and there == own for there, own in zip(found, self.opening.identities, strict=True)
-        )
+        """Whether the write-ahead log or its index at the path is that of the file that was opened."""
+        return bool({*identities(self.opening.path)[1:]} & {*self.opening.identities[1:]} - {None})
 
-    def _left_alone(self) -> bool:
-        """Whether SQLite must not tidy up as it closes: after a move it would, by name, beside another file.
+    def _wal_take_along(self) -> None:
+        """Before a close: write the WAL back into the file that was moved, wherever that is, and cut it to nothing.
 
-        Where the WAL at the path is our own and nobody else uses it, it is written back into the file that was moved,
-        wherever that is now, and taken away: the next to open the path would take it for the new file's.
+        SQLite would leave it, and the next to open the path would take it for the new file's. Only where it is our own
+        and nobody else uses it: else it may be the new file's already. No name is removed, for that could hit a new one.
         """
-        if not self.has_moved():
-            return False
         found = identities(self.opening.path)
-        if found[1:] != self.opening.identities[1:] or found[2] is None:
-            return True
-        return lock_pids(found[2]) != {os.getpid()} or GATE.others(self)
+        if self.writer is None or found[1:] != self.opening.identities[1:] or found[2] is None:
+            return
+        if lock_pids(found[2]) != {os.getpid()} or GATE.others(self):
+            return
+        self.idle_close(quietly=True)
+        try:
+            self.writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.Error as error:
+            left = f"{self.opening.path} was moved while it was open, and its write-ahead log stays behind: {error}"
+            warnings.warn(left, StorageWarning, stacklevel=2)
 
     # Forks
 

@@ -219,7 +219,7 @@ class ReadBlock(Held):
                 if outer is not None and outer.of_this_task():
                     return pool.writer
             shared = pool.local.session
-            if shared is not None and shared.alive():
+            if shared is not None and shared.box and shared.alive():
                 return self._share(shared)
         return self._begin(pool)
 
