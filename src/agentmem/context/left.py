@@ -283,7 +283,9 @@ def work_lines(found: Gathered, *, within: bool = False) -> tuple[Lines, int]:
     Returns:
         The lines, and how many there would be of all steps and items.
     """
-    checks: list[tuple[CheckLeft, int | None]] = [(check, scope.task) for scope in found.scopes for check in scope.checks]
+    checks: list[tuple[CheckLeft, int | None]] = [
+        (check, scope.task) for scope in found.scopes for check in scope.checks
+    ]
     checks = checks or [(check, None) for check in found.expected]
     counts = [partial(count_line, check, task) for check, task in checks if check.left]
     listed = {step.id for step in found.steps}
