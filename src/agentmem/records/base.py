@@ -12,7 +12,6 @@ import hmac
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -20,6 +19,8 @@ import apsw
 from attrs import evolve, frozen
 
 from agentmem import limits
+from agentmem.engine.stays import Held
+from agentmem.engine.transactions import ReadBlock
 from agentmem.errors import Corrupt, InvalidInput, RequestMismatch, shown
 from agentmem.log.canonical import canonical, plain
 from agentmem.log.ledger import Ledger, Transaction
@@ -235,25 +236,28 @@ class View(Source):
         return self.number("SELECT coalesce(max(seq), 0) FROM event")
 
 
-class Reading:
+class Reading(Held):
     """The context manager of a `View`."""
 
     __slots__ = ("_binding", "_block")
 
     def __init__(self, binding: Binding) -> None:
+        super().__init__()
         self._binding = binding
-        self._block: AbstractContextManager[apsw.Connection] | None = None
+        self._block: ReadBlock | None = None
 
     def __enter__(self) -> View:
-        self._block = self._binding.ledger.database.read()
-        connection = self._block.__enter__()
+        block = self._block = self._binding.ledger.database.read()
+        block.hold = self.hold
+        connection = block.__enter__()
         try:
+            self.stay = block.stay
             return View(self._binding, connection)
         except BaseException as error:
-            self._block.__exit__(type(error), error, error.__traceback__)
+            block.__exit__(type(error), error, error.__traceback__)
             raise
 
-    def __exit__(
+    def _leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._block is not None:

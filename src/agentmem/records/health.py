@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +77,7 @@ def stats(view: View) -> Stats:
     database = view.binding.ledger.database
     return Stats(
         database.path,
-        os.stat(database.path).st_size,
+        database.file_bytes(),
         database.wal_bytes(),
         view.number("SELECT count(*) FROM event"),
         view.number("SELECT count(*) FROM project"),
