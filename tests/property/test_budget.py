@@ -275,12 +275,11 @@ def test_names_must_be_unique():
         fit([], [Section("left", "", 1, []), Section("left", "", 1, [])])
 
 
-def test_a_counter_that_nothing_satisfies_still_ends():
-    """By a counter for which even one character is too much the text is empty and all is counted as omitted."""
+def test_a_counter_that_nothing_satisfies_is_an_error():
+    """By a counter for which even the line of cuts is too much no empty answer comes silently."""
     made = [Section("left", "", 1, [Line("#1 a"), Line("#2 b")])]
-    fitted = fit([], made, budget=300, counter=lambda text: 301 if text else 0)
-    assert fitted.text == ""
-    assert fitted.omitted["left"] == 2
+    with pytest.raises(InvalidInput, match="Nothing fits"):
+        fit([], made, budget=300, counter=lambda text: 301 if text else 0)
 
 
 def test_each_line_is_counted_few_times():
