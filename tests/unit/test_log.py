@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from agentmem import Closed, Conflict, Corrupt, NewerFile, NotFound, Store
-from agentmem.engine.migrations import SCHEMA
+from agentmem.engine.migrations import OPERATIONAL, SCHEMA
 from agentmem.log import chain, replay
 from agentmem.log.kinds import EventKind, Kinds
 from agentmem.records.kinds import KINDS
@@ -437,3 +437,11 @@ def test_a_value_of_a_savepoint_that_was_rolled_back_is_void(store: Store, undon
     with pytest.raises(Closed):
         store.get(lost)
     assert store.verify(replay=True)
+
+
+def test_every_table_is_the_log_a_projection_or_operational(store: Store) -> None:
+    """What a replay does not make is listed in one place; a table in neither list would be lost by a copy of the log."""
+    with store.database.read() as connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    kept = {"event", *KINDS.projections, *OPERATIONAL}
+    assert {name for name in tables if not name.startswith(("search", "sqlite_"))} == kept

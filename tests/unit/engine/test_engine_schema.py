@@ -2,57 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from pathlib import Path
 
 import apsw
 import pytest
+from engine_files import (
+    EMPTY,
+    ONE,
+    SCHEMA,
+    THREE,
+    TWO,
+    digests,
+    opened,
+    rows,
+)
 
-from agentmem.engine.database import Database, Migration, SqlFunction
+from agentmem.engine.database import Migration, SqlFunction
 from agentmem.errors import InvalidInput, NewerFile
-
-KEY = bytes(range(32))
-ONE = Migration(
-    1, "first", ("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT) STRICT", "INSERT INTO t (b) VALUES ('one')")
-)
-TWO = Migration(2, "second", ("ALTER TABLE t ADD COLUMN c TEXT", "UPDATE t SET c = b || '!'"))
-THREE = Migration(
-    3, "third", ("CREATE TABLE u (a INTEGER PRIMARY KEY, d TEXT) STRICT", "INSERT INTO u SELECT a, c FROM t")
-)
-EMPTY = hashlib.sha256(b"").hexdigest()
-SCHEMA = (ONE, TWO, THREE)
-
-
-@pytest.fixture(autouse=True)
-def _no_key_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.startswith("AGENTMEM_KEY"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    (tmp_path / "dir").mkdir()
-    return tmp_path / "dir" / "store.db"
-
-
-def opened(path: Path, **options: object) -> Database:
-    options.setdefault("key", KEY)
-    options.setdefault("schema", SCHEMA)
-    return Database.open(path, **options)  # type: ignore[arg-type]
-
-
-def digests(path: Path) -> dict[str, str]:
-    """Every file in the directory by its digest. Only while no store in it is open."""
-    return {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in sorted(path.parent.iterdir())}
-
-
-def rows(database: Database, sql: str = "SELECT * FROM u") -> list[tuple[object, ...]]:
-    with database.read() as connection:
-        return connection.execute(sql).fetchall()
 
 
 @pytest.mark.parametrize("earlier", [1, 2, 3])
