@@ -15,8 +15,7 @@ from agentmem import Closed, Conflict, Corrupt, NewerFile, NotFound, Store
 from agentmem.engine.migrations import OPERATIONAL, SCHEMA
 from agentmem.log import chain, replay
 from agentmem.log.kinds import EventKind, Kinds
-from agentmem.records.kinds import KINDS
-from agentmem.store import FUNCTIONS
+from agentmem.records.kinds import FUNCTIONS, KINDS
 from agentmem.types import Event
 
 FROZEN = sorted((Path(__file__).parents[1] / "data").glob("events_*.json"))

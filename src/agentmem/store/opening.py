@@ -1,0 +1,232 @@
+"""The store: one open file, and every verb on it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import apsw
+import attrs
+
+from agentmem import limits, text
+from agentmem.context.tokens import Counter, count_tokens
+from agentmem.engine.database import Database
+from agentmem.engine.keys import Key
+from agentmem.engine.migrations import SCHEMA
+from agentmem.errors import NotAStore, shown
+from agentmem.log.ledger import Clock, Ledger, Transaction, system_clock
+from agentmem.recall import reindex
+from agentmem.records import validate
+from agentmem.records.attempts import Attempts
+from agentmem.records.base import Binding
+from agentmem.records.checklists import Checklists
+from agentmem.records.credentials import POLICIES, Policy
+from agentmem.records.entities import Entities
+from agentmem.records.events import Log
+from agentmem.records.kinds import FUNCTIONS, KINDS
+from agentmem.records.links import Links
+from agentmem.records.notes import Notes
+from agentmem.records.projects import Projects, default_project
+from agentmem.records.refs import note_id
+from agentmem.store.claiming import ClaimVerbs
+from agentmem.store.past import PastVerbs
+from agentmem.store.reading import ReadingVerbs
+from agentmem.store.shared import Shared
+from agentmem.store.upkeep import UpkeepVerbs
+from agentmem.store.writing import WritingVerbs
+from agentmem.types import ORIGINS, UNSET, Actor, Origin, Ref, Unset
+
+
+class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, UpkeepVerbs):
+    """A working memory: one file, opened, with a project and an actor.
+
+    Make one with `Store.open`. It is thread-safe, survives a fork (the child reopens), and many
+    processes may have one file open. It works with and without `with`.
+    """
+
+    def __init__(self, shared: Shared, binding: Binding) -> None:
+        self._shared = shared
+        self._binding = binding
+        self.notes = Notes(binding)
+        self.links = Links(binding)
+        self.attempts = Attempts(binding)
+        self.entities = Entities(binding)
+        self.checklists = Checklists(binding)
+        self.projects = Projects(binding)
+        self.log = Log(binding)
+
+    # Opening and closing
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        project: str | None = None,
+        key: Key | None = None,
+        author: str | None = None,
+        run: str | None = None,
+        origin: Origin = "agent",
+        create: bool = True,
+        read_only: bool = False,
+        encrypted: bool = True,
+        durability: Literal["full", "normal"] = "full",
+        busy_timeout: float = 10.0,
+        credentials: Policy = "warn",
+        counter: Counter = count_tokens,
+        clock: Clock = system_clock,
+    ) -> Store:
+        """Open a store; a new file is made where there is none.
+
+        Args:
+            path: The file.
+            project: The namespace to work in; by default the one the current directory stands for, see `default_project`.
+            key: 32 bytes, a passphrase, or a callable that gives one; see `docs/security.md` for where it is looked
+                for otherwise.
+            author: A label for who writes.
+            run: A label for this run of an agent; claims are held by it.
+            origin: Where the text that is written comes from.
+            create: Make the file where it is missing.
+            read_only: Take no write lock and change nothing.
+            encrypted: False for a plain file, only if you mean it.
+            durability: `full`: an acknowledged write survives power loss; `normal`: it survives a crash of the process.
+            busy_timeout: Seconds to wait for other writers.
+            credentials: What to do about text that looks like a credential: `warn` in the answer, `refuse`, or `mask`.
+            counter: Tokens of a text; every budget is by it.
+            clock: The time in microseconds since 1970 UTC.
+
+        Raises:
+            KeyMissing: The file exists and no key was found.
+            WrongKey: The key does not open it.
+            StoreMissing: There is no file and `create` is false, or no directory for it.
+            NotAStore: Empty, not SQLite, or another program's.
+            NewerFile: Written by a later version; left alone.
+            NetworkFileSystem: SQLite's WAL is unsafe there.
+            CipherMissing: Plain `apsw` shadows the build with encryption.
+            Busy: Another process holds the file.
+            InvalidInput: An option is not acceptable.
+        """
+        for name, option in (("create", create), ("read_only", read_only), ("encrypted", encrypted)):
+            validate.flag(option, name)
+        validate.callable_(counter, "counter")
+        validate.callable_(clock, "clock")
+        actor = _actor(author, run, None, origin)
+        policy: Any = validate.choice(credentials, "credentials", POLICIES)
+        in_project = default_project() if project is None else validate.project(project)
+        kept: Any = validate.choice(durability, "durability", ("full", "normal"))
+        database = Database.open(
+            validate.path(path),
+            schema=SCHEMA,
+            functions=FUNCTIONS,
+            key=key,
+            create=create,
+            read_only=read_only,
+            encrypted=encrypted,
+            durability=kept,
+            busy_timeout=validate.number(busy_timeout, "busy_timeout", 0, limits.BUSY_SECONDS_MAX),
+            on_create=_identify,
+        )
+        try:
+            with database.read() as connection:
+                store = connection.execute("SELECT value FROM meta WHERE name = 'store'").fetchone()
+                if store is None:
+                    raise NotAStore(f"{path} has no identity", next="Restore it from a backup")
+                old_index = reindex.outdated(connection)
+        except BaseException:
+            database.close()
+            raise
+        ledger = Ledger(database, KINDS, store[0], clock)
+        shared = Shared(database, ledger, counter)
+        if old_index and not read_only:
+            shared.reindexing = reindex.in_background(database)
+        return cls(shared, Binding(ledger, in_project, actor, shared.leases, policy))
+
+    def close(self) -> None:
+        """Close the file for all views of it. Closing twice is fine."""
+        self._shared.database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {shown(str(self.path))} project={shown(self.project)}>"
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._shared.database.path
+
+    @property
+    def project(self) -> str:
+        """The name of the project of this view."""
+        return self._binding.project
+
+    @property
+    def actor(self) -> Actor:
+        """Who writes in this view."""
+        return self._binding.actor
+
+    @property
+    def database(self) -> Database:
+        """The open file, for adapters that need its key's whereabouts."""
+        return self._shared.database
+
+    def in_project(self, name: str) -> Store:
+        """The same open file, another project."""
+        return Store(self._shared, attrs.evolve(self._binding, project=validate.project(name)))
+
+    def acting(
+        self,
+        *,
+        author: str | None | Unset = UNSET,
+        run: str | None | Unset = UNSET,
+        task: Ref | None | Unset = UNSET,
+        origin: Origin | Unset = UNSET,
+    ) -> Store:
+        """The same open file in another's name. With a `task`, attempts and checkpoints go to it, and answers bring its news."""
+        now = self._binding.actor
+        found = now.task
+        if not isinstance(task, Unset):
+            if task is None:
+                found = None
+            else:
+                with self._binding.reading() as view:
+                    found = note_id(view, task)
+        actor = _actor(
+            now.author if isinstance(author, Unset) else author,
+            now.run if isinstance(run, Unset) else run,
+            found,
+            now.origin if isinstance(origin, Unset) else origin,
+        )
+        return Store(self._shared, attrs.evolve(self._binding, actor=actor))
+
+    def transaction(self) -> Transaction:
+        """Group commands: all or none, one sync to disk. Nests by savepoints.
+
+        ```python
+        with store.transaction():
+            goal = store.notes.add("goal", "Move to the queue")
+            store.notes.add("step", "Write the consumer", parent=goal)
+        ```
+        """
+        return self._shared.ledger.transaction()
+
+
+def _actor(author: str | None, run: str | None, task: int | None, origin: str) -> Actor:
+    chosen: Any = validate.choice(origin, "origin", ORIGINS)
+    return Actor(validate.optional_label(author, "author"), validate.optional_label(run, "run"), task, chosen)
+
+
+def _identify(connection: apsw.Connection) -> None:
+    """Give a new file its identity; part of the transaction that makes it."""
+    values = (("store", secrets.token_hex(16)), ("request_key", secrets.token_hex(32)), ("analyser", text.FINGERPRINT))
+    for name, value in values:
+        connection.execute("INSERT INTO meta (name, value) VALUES (?, ?)", (name, value))

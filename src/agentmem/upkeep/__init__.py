@@ -1,0 +1,1 @@
+"""The file as a whole: sizes, checks, backup, restore, a new key."""
