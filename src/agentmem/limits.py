@@ -14,6 +14,9 @@ CHECKPOINT_BYTES: Final = 64 * 1024
 SUMMARY_BYTES: Final = 64 * 1024
 DETAIL_CHARS: Final = 1000
 
+# A text of the log so long is stored once, by its hash
+BLOB_CHARS: Final = 4096
+
 # Labels: author, run, task names, request ids, project names, tokens
 LABEL_CHARS: Final = 64
 REQUEST_ID_CHARS: Final = 128
@@ -70,3 +73,6 @@ WAIT_SECONDS_MAX: Final = 1_000_000_000
 
 # Requests remembered, in days
 REQUEST_DAYS: Final = 30
+
+# Undo: events taken back by one call
+UNDO_EVENTS: Final = 100_000

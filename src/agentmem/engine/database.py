@@ -225,6 +225,10 @@ class Database:
         except apsw.Error as error:
             rethrow(error, self.path)
 
+    def drop_pages(self) -> None:
+        """Let go of the decrypted pages that idle connections of this process keep."""
+        self._ready().drop_pages()
+
     def snapshot_to(self, target: str | os.PathLike[str], *, key: Key | None = None) -> None:
         """Copy the committed state into a new, durable file, whole or not at all.
 

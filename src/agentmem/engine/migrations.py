@@ -2,8 +2,8 @@
 
 `event` is the truth. `project` to `summary` are projections of it, with no cascades and no
 validating constraints: replay must never fail where the first write did not. Content columns may be
-null: an erased record leaves a stub. `meta`, `lease` and `request` are operational state outside
-the log. `search` is the full-text index, kept by triggers.
+null: an erased record leaves a stub. `meta`, `lease`, `request` and `blob` are operational state
+outside the log. `search` is the full-text index, kept by triggers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agentmem.engine.schema import Migration
 from agentmem.text import FTS_TOKENIZE
 
 # Tables outside the log: a replay does not make them, a copy of the log does not carry them.
-OPERATIONAL: Final = ("meta", "lease", "request")
+OPERATIONAL: Final = ("meta", "lease", "request", "blob")
 
 # Conditions of partial indexes. A query uses such an index only if it says the same in the same words.
 LEFT: Final = "shut = 0 AND kind IN ('goal', 'step') AND status IN ('open', 'active')"
@@ -241,6 +241,16 @@ _PROJECTIONS = (
     """,
     "CREATE UNIQUE INDEX summary_note ON summary (note)",
     "CREATE INDEX summary_revision ON summary (revision)",
+    # What was copied from another store: the record that the other's record of this seq became here.
+    """
+    CREATE TABLE copied (
+        store TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        record INTEGER NOT NULL,
+        PRIMARY KEY (store, seq)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX copied_record ON copied (record)",
 )
 
 _OPERATIONAL = (
@@ -272,6 +282,14 @@ _OPERATIONAL = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX request_at ON request (at)",
+    # Long texts of payloads, each once however many events have it; `uses` counts them.
+    """
+    CREATE TABLE blob (
+        hash BLOB PRIMARY KEY,
+        text TEXT NOT NULL,
+        uses INTEGER NOT NULL
+    ) STRICT
+    """,
 )
 
 _SEARCH = (

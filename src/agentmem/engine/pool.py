@@ -404,6 +404,15 @@ class Pool:
             else:
                 connection.close()
 
+    def drop_pages(self) -> None:
+        """Let go of decrypted pages. Connections in use read the changed ones anew by themselves."""
+        self.idle_close()
+        if self.inside() is not None or self.writer is None:
+            return
+        with contextlib.suppress(Busy), Turn(self, 0.0):
+            if self.writer is not None:
+                self.writer.execute("PRAGMA shrink_memory")
+
     # A file that was moved, deleted or replaced
 
     def has_moved(self) -> bool:

@@ -16,6 +16,8 @@ from attrs import frozen
 from agentmem.errors import NewerFile, shown
 from agentmem.types import Event, RecordType
 
+_COPIED = "INSERT OR REPLACE INTO copied (store, seq, record) VALUES (?, ?, ?)"
+
 Apply: TypeAlias = Callable[[apsw.Connection, Event], None]
 Upcast: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -56,6 +58,13 @@ class Kinds:
                 f"The log has an event of kind {shown(name)}, unknown to this version", next="Upgrade agentmem"
             )
         return kind
+
+    def apply(self, connection: apsw.Connection, event: Event) -> None:
+        """Have an event change the projections; what came from another store is remembered by its place there."""
+        self.get(event.kind).apply(connection, event)
+        if event.payload is not None and "copied" in event.payload:
+            store, seq = event.payload["copied"]
+            connection.execute(_COPIED, (store, seq, event.record))
 
     def upcast(self, name: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
         """The payload as the current version of the kind spells it; stored bytes never change.

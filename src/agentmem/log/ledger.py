@@ -20,8 +20,8 @@ from agentmem.engine.faults import entered_twice, not_entered
 from agentmem.engine.stays import Held
 from agentmem.engine.transactions import WriteBlock
 from agentmem.errors import Closed, Conflict, Corrupt, InvalidInput, shown
-from agentmem.log import chain
-from agentmem.log.canonical import canonical, plain
+from agentmem.log import blobs, chain
+from agentmem.log.canonical import canonical
 from agentmem.log.kinds import Kinds
 from agentmem.types import Actor, Event, Head, Transit
 
@@ -32,7 +32,7 @@ INSERT INTO event (seq, at, project, kind, version, type, record, session, autho
                    payload, salt, digest, chain, session_chain)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_COLUMNS = """
+COLUMNS = """
 seq, at, project, kind, version, type, record, session, author, run, task, origin, request, payload, digest, chain
 """
 _LAST = "SELECT seq, chain FROM event ORDER BY seq DESC LIMIT 1"
@@ -184,7 +184,7 @@ class Transaction(Held):
             InvalidInput: The payload has a value that canonical JSON refuses.
         """
         known = self._ledger.kinds.by_name[kind]
-        text = canonical(payload)
+        text = blobs.stored(self.connection, payload, canonical(payload))
         tip = self._tip
         seq = tip.seq + 1
         if record is None:
@@ -208,7 +208,7 @@ class Transaction(Held):
         self.connection.execute(_INSERT, row)
         fields: tuple[Any, ...] = (*row[:13], payload, digest, linked)
         event = Event(*fields)
-        known.apply(self.connection, event)
+        self._ledger.kinds.apply(self.connection, event)
         tip.seq, tip.chain = seq, linked
         return event
 
@@ -226,6 +226,17 @@ class Ledger:
         self.store = store
         self.clock = clock if clock is system_clock else _sound(clock)
         self.genesis = chain.genesis(store)
+        # What the last look at `meta` said of purges: their number, and whose is not finished; when that was tried last.
+        self.epoch: str | None = None
+        self.unclean: str | None = None
+        self.tried = 0.0
+
+    def identify(self, connection: apsw.Connection) -> None:
+        """Read anew which store it is: a log that was restored into an empty store brings its id with it."""
+        row = connection.execute("SELECT value FROM meta WHERE name = 'store'").fetchone()
+        if row is not None and row[0] != self.store:
+            self.store = row[0]
+            self.genesis = chain.genesis(self.store)
 
     def transaction(self) -> Transaction:
         """A write transaction as a context manager; inside one of this thread, a savepoint.
@@ -267,7 +278,7 @@ class Ledger:
             if value is not None:
                 conditions.append(condition)
                 values.append(value)
-        sql = f"SELECT {_COLUMNS} FROM event WHERE {' AND '.join(conditions)}"
+        sql = f"SELECT {COLUMNS} FROM event WHERE {' AND '.join(conditions)}"
         bound: list[Any] = list(values)
         if kinds:
             sql += f" AND kind IN ({', '.join('?' * len(kinds))})"
@@ -275,16 +286,13 @@ class Ledger:
         sql += f" ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT ?"
         with self.database.read() as connection:
             rows = connection.execute(sql, [*bound, limit]).fetchall()
-        return [self._event(row) for row in rows]
+            return [decode(connection, self.kinds, row) for row in rows]
 
     def get(self, seq: int) -> Event | None:
         """The event of this seq, None if there is none."""
         with self.database.read() as connection:
-            row = connection.execute(f"SELECT {_COLUMNS} FROM event WHERE seq = ?", (seq,)).fetchone()
-        return None if row is None else self._event(row)
-
-    def _event(self, row: tuple[Any, ...]) -> Event:
-        return decode(self.kinds, row)
+            row = connection.execute(f"SELECT {COLUMNS} FROM event WHERE seq = ?", (seq,)).fetchone()
+            return None if row is None else decode(connection, self.kinds, row)
 
     def check(self, head: Head | None = None) -> int:
         """Compute the chain anew over all stored bytes.
@@ -305,18 +313,18 @@ class Ledger:
             return _check(connection, self.store, head)
 
 
-def decode(kinds: Kinds, row: tuple[Any, ...]) -> Event:
-    """The event of a row of `_COLUMNS`, its payload as the current version spells it."""
-    payload = None if row[13] is None else kinds.upcast(row[3], row[4], plain(row[13]))
+def decode(connection: apsw.Connection, kinds: Kinds, row: tuple[Any, ...]) -> Event:
+    """The event of a row of `COLUMNS`, its payload whole and as the current version spells it."""
+    payload = None if row[13] is None else kinds.upcast(row[3], row[4], blobs.whole(connection, row[13]))
     fields: tuple[Any, ...] = (*row[:13], payload, row[14], row[15])
     return Event(*fields)
 
 
 def events(connection: apsw.Connection, kinds: Kinds, *, until: int | None = None) -> Iterator[Event]:
     """Every event in order, for a replay, up to and with `until`."""
-    sql = f"SELECT {_COLUMNS} FROM event WHERE seq <= ? ORDER BY seq"
+    sql = f"SELECT {COLUMNS} FROM event WHERE seq <= ? ORDER BY seq"
     for row in connection.execute(sql, (2**63 - 1 if until is None else until,)):
-        yield decode(kinds, row)
+        yield decode(connection, kinds, row)
 
 
 _RESTORE = "Restore the latest backup that verifies"
@@ -328,7 +336,7 @@ def _check(connection: apsw.Connection, store: str, noted: Head | None) -> int:
     sessions: dict[int, bytes] = {}
     if noted is not None and noted.seq == 0 and noted.chain != previous.hex():
         raise Corrupt("The noted head is not of the beginning of this log", next=_COMPARE)
-    sql = f"SELECT {_COLUMNS}, salt, session_chain FROM event ORDER BY seq"
+    sql = f"SELECT {COLUMNS}, salt, session_chain FROM event ORDER BY seq"
     for row in connection.execute(sql):
         seq, session = row[0], row[7]
         if seq != expected:

@@ -24,7 +24,7 @@ from agentmem.engine.transactions import ReadBlock
 from agentmem.errors import Corrupt, InvalidInput, RequestMismatch, shown
 from agentmem.log.canonical import canonical, plain
 from agentmem.log.ledger import Ledger, Transaction
-from agentmem.records import validate
+from agentmem.records import cleaning, validate
 from agentmem.records.credentials import Policy, screened
 from agentmem.types import Actor, Event, HasId, Opened, Origin, Transit, Unset, Written, WrittenMany
 
@@ -90,9 +90,13 @@ class Binding:
             RequestMismatch: The id was used before with another verb or other arguments.
         """
         with self.ledger.transaction() as tx:
+            cleaning.obey(self.ledger, tx.connection)
             unit = Unit(self, tx)
             result = command(unit) if request_id is None else _once(unit, verb, arguments, request_id, command)
-            return _warned(result, unit.leaks) if unit.leaks else result
+            result = _warned(result, unit.leaks) if unit.leaks else result
+        if self.ledger.unclean is not None:
+            cleaning.finish(self.ledger)
+        return result
 
     def reading(self) -> Reading:
         """A read transaction as a context manager that gives a `View`."""
@@ -252,6 +256,7 @@ class Reading(Held):
         connection = block.__enter__()
         try:
             self.stay = block.stay
+            cleaning.obey(self._binding.ledger, connection)
             return View(self._binding, connection)
         except BaseException as error:
             block.__exit__(type(error), error, error.__traceback__)

@@ -251,6 +251,17 @@ def _apply_added(connection: apsw.Connection, event: Event) -> None:
     )
 
 
+def count(connection: apsw.Connection, note: int) -> None:
+    """Count the open items of a note anew."""
+    connection.execute(
+        """
+        UPDATE note SET open_items = (SELECT count(*) FROM item WHERE item.note = note.id AND done = 0 AND removed = 0)
+        WHERE id = ?
+        """,
+        (note,),
+    )
+
+
 _TOUCH = "UPDATE note SET touched = ? WHERE id = (SELECT note FROM item WHERE id = ?)"
 _COUNT = """
 UPDATE note SET open_items = (SELECT count(*) FROM item WHERE item.note = note.id AND done = 0 AND removed = 0),
@@ -267,12 +278,21 @@ def _apply_changed(connection: apsw.Connection, event: Event) -> None:
         if name in values:
             columns.append(f"{name} = ?")
             bound.append(values[name])
+    if "removed" in values:
+        columns.append("removed = ?")
+        bound.append(int(values["removed"]))
     if "done" in values:
         done = bool(values["done"])
         columns += ["done = ?", "done_by = ?", "done_at = ?"]
-        bound += [int(done), event.author if done else None, event.at if done else None]
+        # Whoever takes an untick back gives the tick its first maker again.
+        bound += [
+            int(done),
+            values.get("done_by", event.author if done else None),
+            values.get("done_at", event.at if done else None),
+        ]
     connection.execute(f"UPDATE item SET {', '.join(columns)} WHERE id = ?", [*bound, event.record])
-    connection.execute(_COUNT if "done" in values else _TOUCH, (event.seq, event.record))
+    counted = "done" in values or "removed" in values
+    connection.execute(_COUNT if counted else _TOUCH, (event.seq, event.record))
 
 
 def _apply_removed(connection: apsw.Connection, event: Event) -> None:

@@ -17,7 +17,7 @@ COLUMNS: Final = (
 )
 MARK_COLUMNS: Final = "entity, name, result, value, detail, at, seq, author, run, origin"
 CHECKS_COLUMNS: Final = "id, project, type, filter, names, origin, revision"
-FIELDS: Final = frozenset(("key", "status", "parent", "confidence", "origin"))
+FIELDS: Final = frozenset(("key", "status", "parent", "confidence", "origin", "project"))
 
 
 def entity(row: Row, checks: Mapping[str, str]) -> Entity:
@@ -83,6 +83,9 @@ def _apply_changed(connection: apsw.Connection, event: Event) -> None:
                 attrs.pop(name, None)
             columns.append("attrs = ?")
             bound.append(canonical(attrs))
+        if "project" in event.payload.get("set", {}):
+            sql = "UPDATE mark SET project = ? WHERE entity = ?"
+            connection.execute(sql, (event.payload["set"]["project"], event.record))
     connection.execute(f"UPDATE entity SET {', '.join(columns)} WHERE id = ?", [*bound, event.record])
 
 
@@ -98,9 +101,12 @@ def _apply_marked(connection: apsw.Connection, event: Event) -> None:
             value = None if "value" not in given else canonical(given["value"])
             connection.execute(
                 _MARK,
-                (name, given["result"], value, given.get("detail"), event.at, event.seq, event.author, event.run,
-                 event.origin, event.record),
+                (name, given["result"], value, given.get("detail"), given.get("at", event.at), event.seq,
+                 given.get("author", event.author), given.get("run", event.run), given.get("origin", event.origin),
+                 event.record),
             )  # fmt: skip
+        for name in event.payload.get("removed", ()):
+            connection.execute("DELETE FROM mark WHERE entity = ? AND name = ?", (event.record, name))
     _touch(connection, event)
 
 
@@ -134,10 +140,11 @@ def _apply_declared(connection: apsw.Connection, event: Event) -> None:
 
 
 def _apply_redeclared(connection: apsw.Connection, event: Event) -> None:
-    if event.payload is not None:
-        connection.execute(
-            "UPDATE checks SET names = ? WHERE id = ?", (canonical(event.payload["set"]["names"]), event.record)
-        )
+    values: dict[str, Any] = {} if event.payload is None else event.payload["set"]
+    if "names" in values:
+        connection.execute("UPDATE checks SET names = ? WHERE id = ?", (canonical(values["names"]), event.record))
+    if "project" in values:
+        connection.execute("UPDATE checks SET project = ? WHERE id = ?", (values["project"], event.record))
     connection.execute("UPDATE checks SET revision = ? WHERE id = ?", (event.seq, event.record))
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from agentmem import text
 from agentmem.engine.database import SqlFunction
 from agentmem.log.kinds import Kinds
-from agentmem.records import checklists, claims, entity_rows, links, note_rows, projects, reports
+from agentmem.records import checklists, claims, entity_rows, links, note_rows, projects, reports, whole
 from agentmem.records.where_functions import SQL_FUNCTIONS
 
 KINDS: Final = Kinds.of(
@@ -19,6 +19,7 @@ KINDS: Final = Kinds.of(
         *checklists.EVENTS,
         *reports.EVENTS,
         *claims.EVENTS,
+        *whole.EVENTS,
     ),
     (
         *projects.PROJECTIONS,
@@ -27,6 +28,7 @@ KINDS: Final = Kinds.of(
         *entity_rows.PROJECTIONS,
         *checklists.PROJECTIONS,
         *reports.PROJECTIONS,
+        *whole.PROJECTIONS,
     ),
 )
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from agentmem import text
 from agentmem.engine.database import Database
 from agentmem.errors import InvalidInput
-from agentmem.records import rarity
+from agentmem.records import cleaning, rarity
 from agentmem.records.base import Unit
 from agentmem.types import Brief
 
@@ -163,7 +163,7 @@ def _of_these(rare: list[str], common: list[str]) -> str | None:
             return " OR ".join([*rare, *common])
 
 
+@cleaning.dropped_by
 def forget_words(database: Database) -> None:
     """Empties the memo of words of this file, for use after a purge."""
     _seen.pop(database, None)
-    rarity.forget_words(database)

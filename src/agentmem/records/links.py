@@ -166,9 +166,9 @@ def _apply_linked(connection: apsw.Connection, event: Event) -> None:
                 event.payload["dst"],
                 event.payload["kind"],
                 event.seq,
-                event.author,
-                event.run,
-                event.origin,
+                event.payload.get("author", event.author),
+                event.payload.get("run", event.run),
+                event.payload.get("origin", event.origin),
             ),
         )
     _touch(connection, event)

@@ -19,10 +19,10 @@ COLUMNS: Final = (
 # The fields an event may set, in the column of the same name. `tags` and `scope` are kept as canonical JSON.
 FIELDS: Final = frozenset(
     ("title", "body", "status", "tags", "parent", "position", "pinned", "confidence", "basis", "entity", "why", "scope",
-     "dated", "source", "digest", "origin", "confirmed_at", "confirmed_by")
+     "dated", "source", "digest", "origin", "confirmed_at", "confirmed_by", "project")
 )  # fmt: skip
 # A summary stays fresh under a change of nothing but these. `origin` alone is changed by a confirmation.
-_NOT_CONTENT: Final = frozenset(("confirmed_at", "confirmed_by", "position", "digest", "source", "origin"))
+_NOT_CONTENT: Final = frozenset(("confirmed_at", "confirmed_by", "position", "digest", "source", "origin", "project"))
 
 
 def note(row: Row) -> Note:
@@ -101,7 +101,7 @@ def _apply_changed(connection: apsw.Connection, event: Event) -> None:
     sql = f"UPDATE note SET {', '.join([*settings, 'revision = ?'])} WHERE id = ?"
     connection.execute(sql, [*bound, event.seq, event.record])
     if "parent" in values or "status" in values:
-        _descend(connection, event.record)
+        descend(connection, event.record)
 
 
 def _column(name: str, value: Any) -> Any:
@@ -135,7 +135,7 @@ WHERE note.id = beneath.id AND (note.root <> beneath.root OR note.shut <> beneat
 """
 
 
-def _descend(connection: apsw.Connection, record: int) -> None:
+def descend(connection: apsw.Connection, record: int) -> None:
     """Compute `root` and `shut` anew for a note and all beneath it."""
     row = connection.execute("SELECT parent FROM note WHERE id = ?", (record,)).fetchone()
     root, shut = (record, 0) if row is None or row[0] is None else _beneath(connection, row[0])

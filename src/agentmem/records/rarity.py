@@ -12,6 +12,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from agentmem.engine.database import Database
+from agentmem.records import cleaning
 from agentmem.records.base import Unit, View
 from agentmem.text import Unit as Asked
 
@@ -74,6 +75,7 @@ def split(source: Unit | View, units: Sequence[Asked]) -> tuple[list[Asked], lis
     return rare, common
 
 
+@cleaning.dropped_by
 def forget_words(database: Database) -> None:
     """Empties the memo of this file, for use after a purge."""
     _known.pop(database, None)

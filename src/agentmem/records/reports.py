@@ -205,14 +205,23 @@ def _apply_changed(connection: apsw.Connection, event: Event) -> None:
     values: dict[str, Any] = {} if event.payload is None else event.payload["set"]
     names = [name for name in ("work", "result", "confidence", "basis", "origin") if name in values]
     settings = [f"{name} = ?" for name in names] + ["author = ?", "run = ?", "at = ?", "revision = ?"]
-    bound = [*(values[name] for name in names), event.author, event.run, event.at, event.seq, event.record]
+    get = values.get
+    made = (get("author", event.author), get("run", event.run), get("at", event.at))
+    bound = [*(values[name] for name in names), *made, event.seq, event.record]
     connection.execute(f"UPDATE summary SET {', '.join(settings)} WHERE id = ?", bound)
     touch = "UPDATE note SET touched = ? WHERE id = (SELECT note FROM summary WHERE id = ?)"
     connection.execute(touch, (event.seq, event.record))
 
 
+def _apply_moved(connection: apsw.Connection, event: Event) -> None:
+    if event.payload is not None:
+        project = event.payload["set"]["project"]
+        connection.execute("UPDATE checkpoint SET project = ? WHERE id = ?", (project, event.record))
+
+
 EVENTS = (
     EventKind("checkpoint.written", "checkpoint", _apply_checkpoint, creates=True),
+    EventKind("checkpoint.changed", "checkpoint", _apply_moved),
     EventKind("summary.written", "summary", _apply_written, creates=True),
     EventKind("summary.changed", "summary", _apply_changed),
 )
