@@ -245,6 +245,42 @@ class WrittenMany(InTransit):
 
 
 @frozen
+class Undone(WrittenMany):
+    """What an undo took back.
+
+    `ids` are the records that it concerned. `undone` has the events taken back, the newest first, `events` those that
+    did it, in their order; `passed_over` those of a run or request that no undo concerns: claims, purged records.
+    """
+
+    undone: tuple[int, ...] = ()
+    events: tuple[int, ...] = ()
+    passed_over: tuple[int, ...] = ()
+
+
+@frozen
+class Receipt(WrittenMany):
+    """What a purge did, without any of the text.
+
+    `ids` are the purged records, `types` counts them. `events` were erased; `digests` (SHA-256, hex, in the same order)
+    stay in the log. `detached` are the records that pointed at one and were changed by events. `also_found_in` are
+    records that hold the same text still, also in earlier revisions. `cleaned` says what was cleaned, `survives` what a
+    purge cannot reach. `wal_pending` says that a reader somewhere keeps the write-ahead log from being emptied: the next
+    writer finishes it. `head` is the end of the log afterwards.
+    """
+
+    types: Mapping[str, int] = {}
+    events: tuple[int, ...] = ()
+    digests: tuple[str, ...] = ()
+    detached: tuple[int, ...] = ()
+    also_found_in: tuple[int, ...] = ()
+    cleaned: tuple[str, ...] = ()
+    survives: tuple[str, ...] = ()
+    wal_pending: bool = False
+    dry_run: bool = False
+    head: Head | None = None
+
+
+@frozen
 class Project:
     """A namespace in a store."""
 

@@ -26,9 +26,9 @@ from agentmem.log.canonical import canonical, plain
 from agentmem.log.ledger import Ledger, Transaction
 from agentmem.records import cleaning, validate
 from agentmem.records.credentials import Policy, screened
-from agentmem.types import Actor, Event, HasId, Opened, Origin, Transit, Unset, Written, WrittenMany
+from agentmem.types import Actor, Event, HasId, Opened, Origin, Receipt, Transit, Undone, Unset, Written, WrittenMany
 
-_Result = TypeVar("_Result", Written, WrittenMany, Opened)
+_Result = TypeVar("_Result", Written, WrittenMany, Opened, Undone, Receipt)
 Row = tuple[Any, ...]
 
 _NO_PROJECT = -1
@@ -294,7 +294,8 @@ def _once(
         # Once renamed, the project is not found by the name that the repeat is made under.
         row = unit.row("SELECT arguments, result FROM request WHERE id = ? AND arguments = ?", (request_id, key))
     if row is not None:
-        if not hmac.compare_digest(row[0], key):
+        # What a purged record was asked with is forgotten too.
+        if row[0] and not hmac.compare_digest(row[0], key):
             raise RequestMismatch(
                 f"The request id {shown(request_id)} was used before for another request",
                 next="Use a new id for a new request",
@@ -352,15 +353,19 @@ def _remembered(result: Written | WrittenMany) -> dict[str, Any]:
     """What is kept of a result: ids and counts, no text of any record."""
     if isinstance(result, WrittenMany):
         counts = [result.created, result.changed, result.unchanged]
-        return {"ids": list(result.ids), "counts": counts}
+        return {"ids": list(result.ids), "counts": counts, "as": type(result).__name__}
     return {"id": result.id, "changed": list(result.changed), "opened": isinstance(result, Opened)}
+
+
+_MANY: Final = {kind.__name__: kind for kind in (WrittenMany, Undone, Receipt)}
 
 
 def _again(unit: Unit, kept: dict[str, Any]) -> Any:
     """The first outcome, with the records as they are now."""
     if "ids" in kept:
         created, changed, unchanged = kept["counts"]
-        return WrittenMany(tuple(kept["ids"]), created, changed, unchanged, repeated=True)
+        many = _MANY[kept["as"]]
+        return many(tuple(kept["ids"]), created, changed, unchanged, repeated=True)
     # Taking and releasing a record moves no revision.
     last = unit.one(
         "SELECT seq FROM event WHERE record = ? AND kind NOT LIKE '%.claim.%' ORDER BY seq DESC LIMIT 1", (kept["id"],)

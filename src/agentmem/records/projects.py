@@ -15,20 +15,49 @@ from agentmem import limits
 from agentmem.errors import UNSEEN, Conflict, NotFound, shown
 from agentmem.log.kinds import EventKind
 from agentmem.records import validate
-from agentmem.records.base import Namespace, Unit
+from agentmem.records.base import Namespace, Unit, View
 from agentmem.types import Event, Project, Written
 
 COLUMNS: Final = "id, name, created_at, revision"
 
 
 @frozen
+class KindSize:
+    """The events of one kind in one project, and the bytes of their payloads. Of what was purged only the header counts."""
+
+    project: int
+    kind: str
+    events: int
+    bytes: int
+
+
+@frozen
 class ProjectStats:
-    """What a project holds, in numbers of records."""
+    """What a project holds, in numbers of records.
+
+    Attributes:
+        project: The project.
+        notes: By kind.
+        entities: By type.
+        marks: Current marks of its entities.
+        items: Of the checklists of its notes, removed ones left out.
+        checkpoints: Of its tasks and its own.
+        summaries: Of its tasks.
+        events: How many the log has of it.
+        bytes: Of the payloads of these events; None where it was not asked for.
+        log: Events and bytes by kind, the largest first; None where it was not asked for.
+    """
 
     project: Project
     notes: Mapping[str, int]
     entities: Mapping[str, int]
+    marks: int
+    items: int
+    checkpoints: int
+    summaries: int
     events: int
+    bytes: int | None = None
+    log: tuple[KindSize, ...] | None = None
 
 
 class Projects(Namespace):
@@ -82,14 +111,44 @@ class Projects(Namespace):
         arguments = {"from": self._binding.project, "name": name}
         return self._binding.run("projects.rename", arguments, request_id, command)
 
-    def stats(self) -> ProjectStats:
-        """How many notes of each kind, entities of each type, and events the view's project has."""
-        project = self.get()
+    def stats(self, *, log: bool = False) -> ProjectStats:
+        """How many records of each sort and how many events the view's project has.
+
+        Args:
+            log: Also the bytes of its events, by kind. Reads all of them.
+
+        Raises:
+            NotFound: Nothing was ever written in the project.
+        """
+        validate.flag(log, "log")
         with self._binding.reading() as view:
-            notes = view.rows("SELECT kind, count(*) FROM note WHERE project = ? GROUP BY kind", (project.id,))
-            entities = view.rows("SELECT type, count(*) FROM entity WHERE project = ? GROUP BY type", (project.id,))
-            events = view.number("SELECT count(*) FROM event WHERE project = ?", (project.id,))
-        return ProjectStats(project, dict(notes), dict(entities), events)
+            project = self.get()
+            sizes = kind_sizes(view, project.id) if log else None
+
+            def counted(sql: str) -> int:
+                return view.number(f"SELECT count(*) FROM {sql}", (project.id,))
+
+            return ProjectStats(
+                project,
+                dict(view.rows("SELECT kind, count(*) FROM note WHERE project = ? GROUP BY kind", (project.id,))),
+                dict(view.rows("SELECT type, count(*) FROM entity WHERE project = ? GROUP BY type", (project.id,))),
+                marks=counted("mark WHERE project = ?"),
+                items=counted("note JOIN item ON item.note = note.id WHERE note.project = ? AND item.removed = 0"),
+                checkpoints=counted("checkpoint WHERE project = ?"),
+                summaries=counted("note JOIN summary ON summary.note = note.id WHERE note.project = ?"),
+                events=counted("event WHERE project = ?"),
+                bytes=None if sizes is None else sum(size.bytes for size in sizes),
+                log=sizes,
+            )
+
+
+def kind_sizes(view: View, project: int | None) -> tuple[KindSize, ...]:
+    """Events and bytes by project and kind, the largest first, of one project or of all. Reads every event."""
+    sql = f"""
+    SELECT project, kind, count(*), coalesce(sum(octet_length(payload)), 0) AS bytes FROM event
+    {"" if project is None else "WHERE project = ?"} GROUP BY project, kind ORDER BY bytes DESC, project, kind
+    """
+    return tuple(KindSize(*row) for row in view.rows(sql, () if project is None else (project,)))
 
 
 def default_project(directory: Path | str | None = None) -> str:

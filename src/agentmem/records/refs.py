@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from agentmem import limits
-from agentmem.errors import Closed, InvalidInput, NotFound, shown
+from agentmem.errors import Closed, Corrupt, InvalidInput, NotFound, shown
 from agentmem.log.ledger import refuse_void
 from agentmem.records.base import Source
 from agentmem.records.validate import nearest
@@ -156,13 +156,51 @@ def _by_id(source: Source, number: int) -> tuple[int, RecordType]:
         raise NotFound(
             f"#{number} is no record", why=f"Event {number} ({event}) changed record #{record}", next=f"Use #{record}"
         )
-    if erased:
-        raise NotFound(f"#{number} was purged")
-    if kind == "item":
-        gone = source.row("SELECT 1 FROM item WHERE id = ? AND removed = 1", (number,))
-        if gone is not None:
-            raise NotFound(f"Item #{number} was removed from its checklist")
+    there = source.row(f"SELECT {'removed' if kind == 'item' else '0'} FROM {kind} WHERE id = ?", (number,))
+    if there is None:
+        raise _gone(source, number, erased=bool(erased))
+    if there[0]:
+        raise NotFound(f"Item #{number} was removed from its checklist")
     return number, kind
+
+
+def _gone(source: Source, number: int, *, erased: bool) -> NotFound:
+    """Why a record that once was is there no more."""
+    last = source.row("SELECT seq, kind FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (number,))
+    if erased or last is None or last[1].endswith(".forgotten"):
+        return NotFound(f"#{number} was purged", why="Its text is gone for good")
+    if not last[1].endswith(".withdrawn"):
+        raise Corrupt(
+            f"#{number} is in the log but not in its table",
+            next="Run verify(replay=True), and restore the latest backup that verifies",
+        )
+    return NotFound(
+        f"#{number} is no more: its creation was undone by event {last[0]}",
+        next=f"To have it again undo event {last[0]}",
+    )
+
+
+def recorded(source: Source, ref: Ref) -> tuple[int, RecordType]:
+    """The id and type of a record that is there, was removed, undone or purged: whatever the log knows.
+
+    Raises:
+        NotFound: There never was one.
+    """
+    number = ref if type(ref) is int else None
+    if isinstance(ref, str) and (whole := _ID.fullmatch(ref.strip())):
+        number = int(whole[1])
+    if isinstance(ref, HasId) and not isinstance(ref, str) and type(ref.id) is int:
+        refuse_void(ref)
+        number = ref.id
+    if number is not None and 0 < number <= limits.INT_MAX:
+        row = source.row("SELECT record, type FROM event WHERE seq = ?", (number,))
+        if row is not None and row[0] == number:
+            return number, row[1]
+    if isinstance(ref, str) and (part := _ITEM.fullmatch(ref.strip())):
+        row = source.row("SELECT id FROM item WHERE note = ? AND number = ?", (int(part[1]), int(part[2])))
+        if row is not None:
+            return row[0], "item"
+    return identify(source, ref)
 
 
 def _shown(ref: Ref) -> str:

@@ -32,6 +32,7 @@ from agentmem.records.notes import Notes
 from agentmem.records.projects import Projects, default_project
 from agentmem.records.refs import note_id
 from agentmem.store.claiming import ClaimVerbs
+from agentmem.store.ending import EndingVerbs
 from agentmem.store.past import PastVerbs
 from agentmem.store.reading import ReadingVerbs
 from agentmem.store.shared import Shared
@@ -40,7 +41,7 @@ from agentmem.store.writing import WritingVerbs
 from agentmem.types import ORIGINS, UNSET, Actor, Origin, Ref, Unset
 
 
-class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, UpkeepVerbs):
+class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, UpkeepVerbs):
     """A working memory: one file, opened, with a project and an actor.
 
     Make one with `Store.open`. It is thread-safe, survives a fork (the child reopens), and many

@@ -1,0 +1,351 @@
+"""Purge: what is forgotten or redacted is gone from tables, index, log, free pages and write-ahead log.
+
+`forget` ends records. `redact` takes away earlier texts of one that stays. Both are one transaction: events that say what
+happened, then the payloads they make needless are erased. FTS5 keeps a term in places that its secure-delete does not
+reach, in the leaves of other segments and in `search_idx`; merging all segments into one, around a row that is added
+before and deleted after, clears these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from attrs import evolve
+
+from agentmem.errors import Conflict, InvalidInput, NotFound
+from agentmem.limits import BLOB_CHARS
+from agentmem.log.canonical import canonical, plain
+from agentmem.log.erase import erase
+from agentmem.past.closure import Closure, events_of, of_records, pointing
+from agentmem.records import claims, cleaning, refs, validate, whole
+from agentmem.records.base import Binding, Source, Unit, View
+from agentmem.records.entities import matching
+from agentmem.records.standing import standing
+from agentmem.types import UNTRUSTED, Event, Receipt, RecordType, Ref
+
+CLEANED: Final = (
+    "log", "tables", "full-text index", "long texts", "claims", "arguments of requests", "statistics", "free pages",
+    "write-ahead log", "caches",
+)  # fmt: skip
+SURVIVES: Final = (
+    "headers of the events: kinds, times, labels of author and run, request ids",
+    "copies made earlier: backups, exports, copies of the disk or of memory",
+)
+_WAIT_SECONDS: Final = 2.0  # for readers to finish, before the emptying of the WAL is left to the next writer
+_TEXTS_SOUGHT: Final = 20  # texts of a purge that are looked for elsewhere
+_TEXT_SOUGHT_CHARS: Final = 8  # from this length on
+_FOUND_IN: Final = 100
+
+# What is purged first stands on what is purged after.
+_ORDER: Final[tuple[RecordType, ...]] = ("item", "summary", "checkpoint", "note", "entity", "checks", "project")
+
+
+def forget(
+    binding: Binding,
+    given: Iterable[Ref] | None,
+    *,
+    project: str | None,
+    type: str | None,
+    where: str | None,
+    parameters: Mapping[str, Any],
+    dry_run: bool,
+    request_id: str | None,
+) -> Receipt:
+    """The command behind `store.forget`."""
+    named = None if given is None else list(given)
+    chosen = sum((named is not None, project is not None, type is not None))
+    if chosen != 1:
+        raise InvalidInput("Name what to forget in one way", next="Give records, or project=, or type= with where=")
+
+    def starts(source: Unit | View) -> list[tuple[int, RecordType]]:
+        if named is not None:
+            return [refs.recorded(source, ref) for ref in named]
+        if project is not None:
+            return [(_project_id(source, project), "project")]
+        (rows, bound), _ = matching(source, validate.token(type, "type"), where, parameters)
+        return [(record, "entity") for (record,) in source.rows(f"SELECT e.id {rows} ORDER BY e.id", bound)]
+
+    def plan(source: Unit | View) -> Closure:
+        found = of_records(source, starts(source))
+        for record in found:
+            _refuse_purged(source, record)
+        return found
+
+    if dry_run:
+        with binding.reading() as view:
+            return _planned(view, plan(view))
+    arguments = {
+        "refs": None if named is None else list(named), "project": project, "type": type, "where": where,
+        "parameters": dict(parameters),
+    }  # fmt: skip
+    return _purged(binding, "forget", arguments, request_id, lambda unit: _forget(unit, plan(unit)))
+
+
+def redact(
+    binding: Binding, ref: Ref, *, attr: str | None, check: str | None, dry_run: bool, request_id: str | None
+) -> Receipt:
+    """The command behind `store.redact`."""
+    if attr is not None and check is not None:
+        raise InvalidInput("attr= and check= exclude each other")
+
+    def plan(source: Unit | View) -> tuple[int, RecordType, list[int]]:
+        record, of = refs.recorded(source, ref)
+        _refuse_purged(source, record)
+        if of != "entity" and (attr is not None or check is not None):
+            raise InvalidInput(f"#{record} is a {of}", why="attr= and check= are of entities")
+        events = [event for event in events_of(source, record) if _mentions(event, attr, check)]
+        if attr is None and check is None and whole.state(source.connection, of, record) is not None:
+            # The last statement of every field is what stays; a record never changed has no earlier text.
+            events = events if len(events) > 1 else []
+        return record, of, [event.seq for event in events]
+
+    if dry_run:
+        with binding.reading() as view:
+            record, of, seqs = plan(view)
+            return Receipt((record,) if seqs else (), types={of: 1} if seqs else {}, events=tuple(seqs), dry_run=True)
+    arguments = {"ref": ref, "attr": attr, "check": check}
+    return _purged(binding, "redact", arguments, request_id, lambda unit: _redact(unit, *plan(unit), attr, check))
+
+
+def _purged(
+    binding: Binding,
+    verb: str,
+    arguments: Mapping[str, Any],
+    request_id: str | None,
+    command: Callable[[Unit], Receipt],
+) -> Receipt:
+    """Run a purge, then empty the write-ahead log."""
+    ledger = binding.ledger
+    if ledger.database.in_write():
+        raise Conflict(
+            f"{verb} cannot run inside a transaction",
+            why="What it erases stays in the write-ahead log until the transaction is over",
+            next="Call it after the block",
+        )
+    if binding.actor.origin in UNTRUSTED:
+        raise InvalidInput(f"Text from {binding.actor.origin} purges nothing", next="Purge as a user or an agent")
+    receipt = binding.run(verb, arguments, request_id, command)
+    if receipt.ids and not receipt.repeated:
+        cleaning.drop_caches(ledger.database)
+    pending = not cleaning.finish(ledger, wait=_WAIT_SECONDS)
+    cleaned = tuple(each for each in receipt.cleaned if not (pending and each == "write-ahead log"))
+    return evolve(receipt, wal_pending=pending, cleaned=cleaned, head=ledger.head())
+
+
+def _project_id(source: Source, name: str) -> int:
+    row = source.row("SELECT id FROM project WHERE name = ?", (validate.project(name),))
+    if row is None:
+        raise NotFound(f"There is no project {name}")
+    return int(row[0])
+
+
+def _refuse_purged(source: Source, record: int) -> None:
+    last = source.row("SELECT kind FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (record,))
+    if last is not None and last[0].endswith(".forgotten"):
+        raise NotFound(f"#{record} was purged already")
+
+
+def _planned(view: View, found: Closure) -> Receipt:
+    """What a purge would do."""
+    events = [event for record in found for event in events_of(view, record)]
+    return Receipt(
+        tuple(found), changed=len(tuple(found)), types=found.types(),
+        events=tuple(event.seq for event in events if event.payload is not None),
+        detached=tuple(dict.fromkeys(record for _, record, _, _ in pointing(view, found))),
+        also_found_in=_also_found(view, found, events), survives=SURVIVES, dry_run=True, head=view.binding.ledger.head(),
+    )  # fmt: skip
+
+
+def _forget(unit: Unit, found: Closure) -> Receipt:
+    records = list(found)
+    if not records:
+        return Receipt((), transit=unit.transit)
+    for record in records:
+        claims.guard(unit, record)
+    events = {record: events_of(unit, record) for record in records}
+    elsewhere = _also_found(unit, found, [event for each in events.values() for event in each])
+    detached = _detach(unit, found)
+    for of in _ORDER:
+        for record in sorted(found.of.get(of, ()), reverse=True):
+            payload = {"touched": touched} if (touched := _traces(unit, of, record, events[record], found)) else {}
+            unit.append(
+                f"{of}.forgotten", payload, record=record, project=_project_of(unit, of, record, events[record])
+            )
+    erased = erase(unit.connection, [event.seq for each in events.values() for event in each])
+    _clean(unit, records)
+    return Receipt(
+        tuple(records), changed=len(records), types=found.types(), events=tuple(seq for seq, _ in erased),
+        digests=tuple(digest.hex() for _, digest in erased), detached=detached, also_found_in=elsewhere, cleaned=CLEANED,
+        survives=SURVIVES, transit=unit.transit,
+    )  # fmt: skip
+
+
+def _redact(unit: Unit, record: int, of: RecordType, seqs: list[int], attr: str | None, check: str | None) -> Receipt:
+    if not seqs:
+        return Receipt((), transit=unit.transit)
+    claims.guard(unit, record)
+    events = events_of(unit, record)
+    now = whole.state(unit.connection, of, record)
+    if now is not None:
+        if attr is not None:
+            now["attrs"] = canonical({name: value for name, value in plain(now["attrs"]).items() if name != attr})
+        if check is not None and check in now["marks"]:
+            result, _, _, *rest = now["marks"][check]
+            now["marks"][check] = [result, None, None, *rest]
+        payload: dict[str, Any] = {"state": now}
+        if touched := _traces(unit, of, record, events, None):
+            payload["touched"] = touched
+        if (copied := unit.row("SELECT store, seq FROM copied WHERE record = ?", (record,))) is not None:
+            payload["copied"] = list(copied)
+        # Not screened for credentials: it is what the record says already.
+        unit.tx.append(
+            f"{of}.restated", payload, record=record, project=_project_of(unit, of, record, events), actor=unit.actor
+        )
+    erased = erase(unit.connection, seqs)
+    _clean(unit, [record])
+    return Receipt(
+        (record,), changed=1, types={of: 1}, events=tuple(seq for seq, _ in erased),
+        digests=tuple(digest.hex() for _, digest in erased), cleaned=CLEANED, survives=SURVIVES, transit=unit.transit,
+    )  # fmt: skip
+
+
+# Events with text of the record; what it is linked to and who claimed it is none.
+_TEXTLESS: Final = (
+    ".linked",
+    ".unlinked",
+    ".withdrawn",
+    ".forgotten",
+    ".claim.taken",
+    ".claim.taken_over",
+    ".released",
+)
+
+
+def _mentions(event: Event, attr: str | None, check: str | None) -> bool:
+    """Whether an event holds text that a redaction takes away: of an attribute, of a check, or any."""
+    payload = event.payload
+    if payload is None or event.kind.endswith(_TEXTLESS):
+        return False
+    state = payload.get("state", {})
+    if attr is not None:
+        return attr in payload.get("attrs", {}) or attr in plain(state.get("attrs", "{}"))
+    if check is not None:
+        return check in payload.get("marks", {}) or check in state.get("marks", {})
+    return True
+
+
+def _project_of(unit: Unit, of: RecordType, record: int, events: list[Event]) -> int:
+    """Where the record belongs now; of one that is no more, where it was at last."""
+    if of in ("note", "entity", "item", "summary") and unit.row(f"SELECT 1 FROM {of} WHERE id = ?", (record,)):
+        return standing(unit, of, record).project
+    if of in ("checks", "checkpoint"):
+        row = unit.row(f"SELECT project FROM {of} WHERE id = ?", (record,))
+        if row is not None:
+            return int(row[0])
+    return record if of == "project" else events[-1].project
+
+
+def _detach(unit: Unit, found: Closure) -> tuple[int, ...]:
+    """Change by events what points at the records from elsewhere."""
+    changed: dict[int, None] = {}
+    for what, record, target, kind in pointing(unit, found):
+        claims.guard(unit, record)
+        changed[record] = None
+        if what == "entity":
+            project = standing(unit, "note", record).project
+            unit.append("note.changed", {"set": {"entity": None}}, record=record, project=project)
+        else:
+            (of,) = unit.one("SELECT type FROM event WHERE seq = ?", (record,))
+            project = standing(unit, of, record).project
+            unit.append(f"{of}.unlinked", {"dst": target, "kind": kind}, record=record, project=project)
+    return tuple(changed)
+
+
+def _traces(
+    unit: Unit, of: RecordType, record: int, events: list[Event], found: Closure | None
+) -> list[tuple[int, int]]:
+    """The notes that events of a record touched, with the last seq each: a replay without them would not know.
+
+    Where the record goes (`found`), the note it stands beneath or on is touched by its going.
+    """
+    traces: dict[int, int] = {}
+    if of == "note":
+        parent = None
+        for event in events:
+            given = {} if event.payload is None else event.payload.get("set", event.payload)
+            traces.update(_old_traces(event))
+            if "parent" in given and given["parent"] != parent:
+                if parent is not None:
+                    traces[parent] = event.seq
+                parent = given["parent"]
+            elif event.payload is not None and "state" in event.payload:
+                parent = event.payload["state"]["parent"]
+        row = unit.row("SELECT parent FROM note WHERE id = ?", (record,))
+        if found is not None and row is not None and row[0] is not None:
+            traces[row[0]] = unit.tx.next
+    elif of in ("item", "summary"):
+        for event in events:
+            traces.update(_old_traces(event))
+        row = unit.row(f"SELECT note FROM {of} WHERE id = ?", (record,))
+        if row is not None:
+            last = max(event.seq for event in events if not event.kind.endswith((".restated", ".claim.taken")))
+            traces[row[0]] = max(traces.get(row[0], 0), unit.tx.next if found is not None else last)
+    return sorted((note, seq) for note, seq in traces.items() if found is None or note not in found)
+
+
+def _old_traces(event: Event) -> dict[int, int]:
+    return {} if event.payload is None else dict(event.payload.get("touched", ()))
+
+
+def _clean(unit: Unit, records: list[int]) -> None:
+    """Clear what is no projection: claims, arguments of requests, the index, statistics; have other processes do the same."""
+    connection = unit.connection
+    gone = set(records)
+    for record in records:
+        if unit.row("SELECT 1 FROM event WHERE record = ? AND kind LIKE '%.forgotten'", (record,)):
+            connection.execute("DELETE FROM lease WHERE record = ?", (record,))
+    for project, request, result in unit.rows("SELECT project, id, result FROM request"):
+        kept = plain(result)
+        if gone.intersection(kept.get("ids", ())) or kept.get("id") in gone:
+            connection.execute("UPDATE request SET arguments = x'' WHERE project = ? AND id = ?", (project, request))
+    connection.execute("INSERT INTO search (rowid, title, body, extra) VALUES (-1, 'a', '', '')")
+    connection.execute("INSERT INTO search (search) VALUES ('optimize')")
+    connection.execute("DELETE FROM search WHERE rowid = -1")
+    for (table,) in unit.rows("SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')"):
+        connection.execute(f"DELETE FROM {table}")
+    cleaning.begin(unit.binding.ledger, connection, unit.seq)
+
+
+def _also_found(source: Source, found: Closure, events: Iterable[Event]) -> tuple[int, ...]:
+    """Other records that hold one of the texts, now or in an earlier revision."""
+    texts: dict[str, None] = {}
+    for event in events:
+        for text in _texts(event.payload):
+            texts[text] = None
+    sought = sorted(texts, key=len)[-_TEXTS_SOUGHT:]
+    if not sought:
+        return ()
+    conditions = " OR ".join("instr(payload, ?)" for _ in sought)
+    sql = f"SELECT DISTINCT record FROM event WHERE {conditions} ORDER BY record"
+    rows = source.rows(sql, [_as_stored(text) for text in sought])
+    return tuple([record for (record,) in rows if record not in found][:_FOUND_IN])
+
+
+def _as_stored(text: str) -> str:
+    """A text as payloads have it: spelled as JSON, a long one by its hash."""
+    return canonical(text)[1:-1] if len(text) < BLOB_CHARS else hashlib.sha256(text.encode()).hexdigest()
+
+
+def _texts(value: Any, name: str = "") -> Iterable[str]:
+    """The texts in a payload that are worth looking for."""
+    if isinstance(value, str):
+        if len(value) >= _TEXT_SOUGHT_CHARS and name not in ("kind", "status", "type", "result", "origin"):
+            yield value
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _texts(part, key)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _texts(part, name)

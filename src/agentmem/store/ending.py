@@ -1,0 +1,124 @@
+"""The verbs that take writing back, and those that end it for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from agentmem.records import validate
+from agentmem.records.base import Unit
+from agentmem.store.shared import Facade
+from agentmem.types import HasId, Ref
+
+if TYPE_CHECKING:
+    from agentmem.types import Receipt, Undone
+
+
+class EndingVerbs(Facade):
+    """Undo, forget, redact."""
+
+    def undo(
+        self,
+        events: int | Iterable[int] | None = None,
+        *,
+        request: str | None = None,
+        run: str | None = None,
+        dry_run: bool = False,
+        request_id: str | None = None,
+    ) -> Undone:
+        """Take events back by new ones that set each field to what it was. An undo can be undone.
+
+        Args:
+            events: The seqs of one or of several events.
+            request: Instead: all events of the project that were written under this request id.
+            run: Instead: all events of the project that this run wrote.
+            dry_run: Only say what it would do.
+            request_id: Makes a retry safe.
+
+        Returns:
+            The events taken back and those that did it. Of a run or request, claims and what was purged are passed over.
+
+        Raises:
+            UndoBlocked: A field was changed since, or something stands on what would go; `events` of it names the events
+                to undo first.
+            InvalidInput: A kind of event that is never undone: a purge, a claim.
+            NotFound: No such event, or the run or request wrote nothing.
+        """
+        validate.flag(dry_run, "dry_run")
+        from agentmem.past import undo
+
+        return undo.undo(self._binding, events, request=request, run=run, dry_run=dry_run, request_id=request_id)
+
+    def forget(
+        self,
+        refs: Iterable[Ref] | Ref | None = None,
+        *,
+        project: str | None = None,
+        type: str | None = None,
+        where: str | None = None,
+        dry_run: bool = False,
+        request_id: str | None = None,
+        **parameters: Any,
+    ) -> Receipt:
+        """Purge records for good, each with all beneath it: subtree, checklist, summaries, checkpoints, marks, links.
+
+        Afterwards the text is in no table, index, page or log of the file, nor in what other processes remember of it.
+        Headers of events stay: that something was there, when, and by whom. What pointed at a record is changed by events.
+
+        Args:
+            refs: The records; also undone and removed ones.
+            project: Instead: a whole project, by its name.
+            type: Instead: the entities of a type that match `where`.
+            where: Which of them; see `docs/where.md`.
+            dry_run: Only say what would go. Worth doing first: nothing brings a purged text back.
+            request_id: Makes a retry safe.
+            parameters: The values of `:name` in `where`.
+
+        Raises:
+            Held: One of the records, or one that points at them, is claimed by another run.
+            NotFound: There is none, or it was purged already.
+            Conflict: Inside a transaction.
+        """
+        validate.flag(dry_run, "dry_run")
+        from agentmem.past import purge
+
+        return purge.forget(
+            self._binding, _several(refs), project=project, type=type, where=where, parameters=parameters,
+            dry_run=dry_run, request_id=request_id,
+        )  # fmt: skip
+
+    def redact(
+        self,
+        ref: Ref,
+        *,
+        attr: str | None = None,
+        check: str | None = None,
+        dry_run: bool = False,
+        request_id: str | None = None,
+    ) -> Receipt:
+        """Purge the earlier texts of a record and keep what it says now. To lose a secret, first edit it out.
+
+        Args:
+            ref: The record.
+            attr: Of an entity: this attribute, its present value too.
+            check: Of an entity: value and detail of this check, the present ones too; its result stays.
+            dry_run: Only say which events would be erased.
+            request_id: Makes a retry safe.
+
+        Raises:
+            Held: The record is claimed by another run.
+            NotFound: There is none, or it was purged.
+            Conflict: Inside a transaction.
+        """
+        validate.flag(dry_run, "dry_run")
+        from agentmem.past import purge
+
+        return purge.redact(self._binding, ref, attr=attr, check=check, dry_run=dry_run, request_id=request_id)
+
+
+def _several(refs: Iterable[Ref] | Ref | None) -> list[Ref] | None:
+    if refs is None:
+        return None
+    if isinstance(refs, (int, str, HasId)):
+        return [refs]
+    return validate.batch(refs, "refs")
