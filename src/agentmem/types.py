@@ -281,6 +281,24 @@ class Receipt(WrittenMany):
 
 
 @frozen
+class Collision:
+    """An entity that was in both of two projects: which stays, which came in, and what became of it."""
+
+    type: str
+    key: str
+    kept: int
+    other: int
+    outcome: str
+
+
+@frozen
+class Merged(WrittenMany):
+    """What a merge of projects moved (`ids`), and the entities that were in both."""
+
+    collisions: tuple[Collision, ...] = ()
+
+
+@frozen
 class Project:
     """A namespace in a store."""
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
-from agentmem.log import ledger
+from agentmem.past import folding
 from agentmem.records import tree
 from agentmem.records.base import Source
 from agentmem.types import Event, RecordType
@@ -110,9 +110,7 @@ def _belonged(events: Iterable[Event]) -> Iterator[int]:
 
 def events_of(source: Source, record: int) -> list[Event]:
     """Every event of a record, in order."""
-    sql = f"SELECT {ledger.COLUMNS} FROM event WHERE record = ? ORDER BY seq"
-    kinds = source.binding.ledger.kinds
-    return [ledger.decode(source.connection, kinds, row) for row in source.rows(sql, (record,))]
+    return list(folding.events_of(source, source.binding.ledger.kinds, record))
 
 
 def pointing(source: Source, found: Closure) -> list[tuple[str, int, int, str]]:

@@ -26,9 +26,22 @@ from agentmem.log.canonical import canonical, plain
 from agentmem.log.ledger import Ledger, Transaction
 from agentmem.records import cleaning, validate
 from agentmem.records.credentials import Policy, screened
-from agentmem.types import Actor, Event, HasId, Opened, Origin, Receipt, Transit, Undone, Unset, Written, WrittenMany
+from agentmem.types import (
+    Actor,
+    Event,
+    HasId,
+    Merged,
+    Opened,
+    Origin,
+    Receipt,
+    Transit,
+    Undone,
+    Unset,
+    Written,
+    WrittenMany,
+)
 
-_Result = TypeVar("_Result", Written, WrittenMany, Opened, Undone, Receipt)
+_Result = TypeVar("_Result", Written, WrittenMany, Opened, Undone, Receipt, Merged)
 Row = tuple[Any, ...]
 
 _NO_PROJECT = -1
@@ -357,7 +370,7 @@ def _remembered(result: Written | WrittenMany) -> dict[str, Any]:
     return {"id": result.id, "changed": list(result.changed), "opened": isinstance(result, Opened)}
 
 
-_MANY: Final = {kind.__name__: kind for kind in (WrittenMany, Undone, Receipt)}
+_MANY: Final = {kind.__name__: kind for kind in (WrittenMany, Undone, Receipt, Merged)}
 
 
 def _again(unit: Unit, kept: dict[str, Any]) -> Any:

@@ -85,7 +85,7 @@ def add(unit: Unit, src: Ref, kind: str, dst: Ref) -> Written:
     claims.guard(unit, source)
     if unit.row("SELECT 1 FROM link WHERE src = ? AND kind = ? AND dst = ?", (source, kind, target)) is not None:
         return Written(source, standing(unit, of, source).revision, transit=unit.transit)
-    if of == "note" and kind in ("depends_on", "supersedes") and _reaches(unit, target, source, kind):
+    if of == "note" and kind in ("depends_on", "supersedes") and reaches(unit, target, source, kind):
         raise Conflict(
             f"#{target} {kind} #{source} already, directly or by others", why=f"{kind} must not go in a circle"
         )
@@ -138,7 +138,8 @@ def _ends(unit: Unit, src: Ref, kind: str, dst: Ref) -> tuple[int, int, str]:
     return source, target, source_type
 
 
-def _reaches(unit: Unit, start: int, goal: int, kind: str) -> bool:
+def reaches(unit: Unit, start: int, goal: int, kind: str) -> bool:
+    """Whether links of a kind lead from one note to another."""
     sql = """
     WITH RECURSIVE onward (id) AS (
         VALUES (?1) UNION SELECT link.dst FROM onward JOIN link ON link.src = onward.id AND link.kind = ?3

@@ -169,6 +169,10 @@ def _gone(source: Source, number: int, *, erased: bool) -> NotFound:
     last = source.row("SELECT seq, kind FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (number,))
     if erased or last is None or last[1].endswith(".forgotten"):
         return NotFound(f"#{number} was purged", why="Its text is gone for good")
+    if last[1].endswith(".merged"):
+        return NotFound(
+            f"#{number} is part of another {last[1].partition('.')[0]} now", why=f"Event {last[0]} merged it"
+        )
     if not last[1].endswith(".withdrawn"):
         raise Corrupt(
             f"#{number} is in the log but not in its table",

@@ -1,7 +1,8 @@
-"""Events that concern a record as a whole: it is stated anew, taken back, or forgotten.
+"""Events that concern a record as a whole: it is stated anew, taken back, made part of another, or forgotten.
 
 `restated` holds the whole state of a record, so that what was written before may be erased, or a creation that was
-taken back is there again. `withdrawn` takes a creation back. `forgotten` is the last event of a purged record.
+taken back is there again. `withdrawn` takes a creation back. `merged` makes a record a part of another. `forgotten` is
+the last event of a purged record.
 
 A change of one record may leave a trace on a note that it stood beneath: `touched`, which makes a summary stale. Once
 the change is erased a replay knows nothing of it, so these events carry the traces too.
@@ -105,10 +106,14 @@ def _apply_gone(connection: apsw.Connection, event: Event) -> None:
         connection.execute("DELETE FROM link WHERE src = ?", (record,))
     if of == "entity":
         connection.execute("DELETE FROM mark WHERE entity = ?", (record,))
-    connection.execute("DELETE FROM copied WHERE record = ?", (record,))
+    if event.payload is None or "into" not in event.payload:
+        connection.execute("DELETE FROM copied WHERE record = ?", (record,))
     if of == "item" and note is not None:
         checklists.count(connection, note)
     if event.payload is not None:
+        if "into" in event.payload:
+            sql = "UPDATE copied SET record = ? WHERE record = ?"
+            connection.execute(sql, (event.payload["into"], record))
         if of == "item" and "note" in event.payload:
             checklists.count(connection, event.payload["note"])
         _touch(connection, event.payload)
@@ -128,6 +133,10 @@ def _kinds(of: RecordType) -> tuple[EventKind, ...]:
 
 
 EVENTS: Final = (
+    # One record became part of another.
+    EventKind("project.merged", "project", _apply_gone),
+    EventKind("entity.merged", "entity", _apply_gone),
+    EventKind("checks.merged", "checks", _apply_gone),
     *_kinds("project"),
     *_kinds("note"),
     *_kinds("entity"),

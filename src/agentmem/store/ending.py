@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from agentmem.records import validate
-from agentmem.records.base import Unit
 from agentmem.store.shared import Facade
 from agentmem.types import HasId, Ref
 

@@ -29,11 +29,12 @@ from agentmem.records.events import Log
 from agentmem.records.kinds import FUNCTIONS, KINDS
 from agentmem.records.links import Links
 from agentmem.records.notes import Notes
-from agentmem.records.projects import Projects, default_project
+from agentmem.records.projects import default_project
 from agentmem.records.refs import note_id
 from agentmem.store.claiming import ClaimVerbs
 from agentmem.store.ending import EndingVerbs
 from agentmem.store.past import PastVerbs
+from agentmem.store.projects import ProjectVerbs
 from agentmem.store.reading import ReadingVerbs
 from agentmem.store.shared import Shared
 from agentmem.store.upkeep import UpkeepVerbs
@@ -56,7 +57,7 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
         self.attempts = Attempts(binding)
         self.entities = Entities(binding)
         self.checklists = Checklists(binding)
-        self.projects = Projects(binding)
+        self.projects = ProjectVerbs(binding)
         self.log = Log(binding)
 
     # Opening and closing

@@ -1,0 +1,64 @@
+"""What an event sets of its record: the fields by which later events stand in the way of an undo."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any, Final, TypeAlias
+
+from agentmem.log.canonical import plain
+from agentmem.types import Event
+
+Field: TypeAlias = tuple[str, ...]
+"""A field of a record: its column, or `("attr", name)`, `("mark", name)`, `("link", kind, target)`."""
+
+EXISTENCE: Final[Field] = ("existence",)
+"""That the record is there at all. Every other field stands on it."""
+
+CREATIONS: Final = (".created", ".added", ".declared", ".written")
+REMOVALS: Final = (".withdrawn", ".merged")
+
+
+def fields(event: Event) -> Set[Field] | None:
+    """The fields that an event sets; None where that cannot be known, since it was erased.
+
+    Claims set nothing. What makes a record, takes it back or states it anew sets its existence.
+    """
+    kind, payload = event.kind, event.payload
+    if ".claim." in kind:
+        return frozenset()
+    if kind.endswith((*CREATIONS, *REMOVALS, ".restated", ".forgotten")):
+        return frozenset((EXISTENCE,))
+    if payload is None:
+        return None
+    if kind.endswith((".linked", ".unlinked")):
+        return frozenset((("link", payload["kind"], str(payload["dst"])),))
+    if kind == "item.removed":
+        return frozenset((("removed",),))
+    if kind == "entity.marked":
+        return frozenset(("mark", name) for name in (*payload["marks"], *payload.get("removed", ())))
+    if kind == "entity.unmarked":
+        return frozenset(("mark", name) for name in payload["names"])
+    attrs = (*payload.get("attrs", ()), *payload.get("removed", ()))
+    return frozenset((*((name,) for name in payload.get("set", ())), *(("attr", name) for name in attrs)))
+
+
+def meets(one: Set[Field] | None, other: Set[Field] | None) -> bool:
+    """Whether two events set the same field; one that sets existence meets all."""
+    if one is None or other is None:
+        return True
+    return bool(one & other) or (EXISTENCE in one and bool(other)) or (EXISTENCE in other and bool(one))
+
+
+def undoes(event: Event) -> int | None:
+    """The event that this one took back, None if it is no undo."""
+    return None if event.payload is None else event.payload.get("undoes")
+
+
+# Columns of a row that an event spells in another way.
+def as_set(name: str, value: Any) -> Any:
+    """A column of a row as the `set` of an event has it."""
+    if value is None:
+        return None
+    if name in ("tags", "scope", "names"):
+        return plain(value)
+    return bool(value) if name in ("pinned", "done", "removed") else value

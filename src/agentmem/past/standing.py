@@ -1,0 +1,153 @@
+"""What stands on a record, and what a record needs to be there again: the reasons why an undo is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from agentmem.errors import Conflict, InvalidInput, LimitExceeded, UndoBlocked
+from agentmem.records import tree
+from agentmem.records.base import Source, Unit
+from agentmem.types import Event
+
+# Records that stand on one of a type: their own ids, with the fields by which they do.
+_STANDS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "note": (
+        ("SELECT id FROM note WHERE parent = ?", "parent"),
+        ("SELECT id FROM item WHERE note = ? AND removed = 0", ""),
+        ("SELECT id FROM summary WHERE note = ?", ""),
+        ("SELECT id FROM checkpoint WHERE task = ?", ""),
+        ("SELECT src FROM link WHERE dst = ?", "dst"),
+    ),
+    "entity": (
+        ("SELECT id FROM note WHERE entity = ?", "entity"),
+        ("SELECT id FROM entity WHERE parent = ?", "parent"),
+        ("SELECT src FROM link WHERE dst = ?", "dst"),
+    ),
+    "project": (
+        ("SELECT id FROM note WHERE project = ?", ""),
+        ("SELECT id FROM entity WHERE project = ?", ""),
+        ("SELECT id FROM checks WHERE project = ?", ""),
+        ("SELECT id FROM checkpoint WHERE project = ?", ""),
+    ),
+}
+_NAMED: Final = 20
+# Fields that name another record, and its type.
+_POINTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "note": {"parent": "note", "entity": "entity", "project": "project"},
+    "entity": {"parent": "entity", "project": "project"},
+    "item": {"note": "note"},
+    "summary": {"note": "note"},
+    "checkpoint": {"task": "note", "project": "project"},
+    "checks": {"project": "project"},
+}
+# What only one record may have at a time.
+_ALONE: Final[Mapping[str, tuple[str, ...]]] = {
+    "entity": ("project", "type", "key"),
+    "summary": ("note",),
+    "checks": ("project", "type", "filter"),
+    "project": ("name",),
+}
+
+
+def on_record(source: Source, of: str, record: int) -> list[int]:
+    """The events by which other records stand on one."""
+    found = []
+    for sql, field in _STANDS.get(of, ()):
+        for (other,) in source.rows(f"{sql} LIMIT {_NAMED}", (record,)):
+            found.append(_since(source, other, field, record))
+    return found
+
+
+def _since(source: Source, record: int, field: str, target: int) -> int:
+    """The event by which a record came to stand on another: its creation, or the last that set the field."""
+    if field:
+        from agentmem.past.folding import events_of
+
+        kinds = source.binding.ledger.kinds
+        for event in reversed(list(events_of(source, kinds, record))):
+            payload = event.payload or {}
+            if payload.get("set", payload).get(field) == target:
+                return event.seq
+    return record
+
+
+def reappearing(unit: Unit, event: Event, row: Mapping[str, Any]) -> None:
+    """Refuse that a record comes back without what it stood on, or beside another that took its place.
+
+    Raises:
+        UndoBlocked: It would.
+    """
+    _there(unit, event, row)
+    _alone(unit, event, row)
+
+
+def restoring(unit: Unit, event: Event, payload: Mapping[str, Any]) -> None:
+    """Refuse that fields are set back to what cannot be any more.
+
+    Raises:
+        UndoBlocked: The payload names a record that is gone, a key that another has, or a place that is none.
+    """
+    given = payload.get("set", {})
+    _there(unit, event, given)
+    if event.kind.endswith(".unlinked"):
+        _there(unit, event, {"dst": payload["dst"]}, {"dst": event.type})
+        if event.type == "note" and payload["kind"] in ("depends_on", "supersedes"):
+            from agentmem.records.links import reaches
+
+            if reaches(unit, payload["dst"], event.record, payload["kind"]):
+                raise UndoBlocked(
+                    f"Event {event.seq} cannot be undone", why=f"Its {payload['kind']} would close a circle", events=()
+                )
+    alone = _ALONE.get(event.type, ())
+    if any(name in given for name in alone):
+        names = ", ".join(alone)
+        now = unit.one(f"SELECT id, {names} FROM {event.type} WHERE id = ?", (event.record,))
+        _alone(unit, event, {**dict(zip(alone, now[1:], strict=True)), **given})
+    if event.type == "note" and "parent" in given:
+        _place(unit, event, given["parent"])
+    if event.type == "entity" and given.get("parent") is not None:
+        above = [given["parent"], *tree.ancestors(unit, given["parent"], "entity")]
+        if event.record in above:
+            raise UndoBlocked(
+                f"Event {event.seq} cannot be undone", why="It would put an entity beneath itself", events=()
+            )
+
+
+def _there(unit: Unit, event: Event, values: Mapping[str, Any], points: Mapping[str, str] | None = None) -> None:
+    """Refuse values that name a record which is gone."""
+    for name, of in (_POINTS.get(event.type, {}) if points is None else points).items():
+        target = values.get(name)
+        if target is None or unit.row(f"SELECT 1 FROM {of} WHERE id = ?", (target,)) is not None:
+            continue
+        row = unit.row("SELECT seq FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (target,))
+        raise UndoBlocked(
+            f"Event {event.seq} ({event.kind} #{event.record}) cannot be undone: #{target} is no more",
+            why=f"It was the record's {name}",
+            events=() if row is None else (row[0],),
+        )
+
+
+def _alone(unit: Unit, event: Event, values: Mapping[str, Any]) -> None:
+    names = _ALONE.get(event.type)
+    if names is None:
+        return
+    condition = " AND ".join(f"{name} IS ?" for name in names)
+    row = unit.row(
+        f"SELECT id, revision FROM {event.type} WHERE {condition} AND id <> ?",
+        (*(values[name] for name in names), event.record),
+    )
+    if row is not None:
+        raise UndoBlocked(
+            f"Event {event.seq} ({event.kind} #{event.record}) cannot be undone: #{row[0]} has taken its place",
+            why=f"Only one record may have this {' and '.join(names)}",
+            events=(row[1],),
+        )
+
+
+def _place(unit: Unit, event: Event, parent: int | None) -> None:
+    kind, project = unit.one("SELECT kind, project FROM note WHERE id = ?", (event.record,))
+    try:
+        tree.admit_move(unit, event.record, kind, parent, project)
+    except (Conflict, LimitExceeded, InvalidInput) as error:
+        raise UndoBlocked(f"Event {event.seq} cannot be undone: {error.what}", why=error.why, events=()) from error

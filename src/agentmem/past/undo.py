@@ -1,0 +1,360 @@
+"""Undo: new events that set each field back to what it was before an event.
+
+An undo is refused where a later event set the same field, or where something stands on what would go; it names these
+events. A later event that was itself taken back stands in nobody's way. The events of a run or request are taken back
+from the newest to the oldest, so that none of them blocks another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from agentmem import limits
+from agentmem.errors import Conflict, InvalidInput, LimitExceeded, NotFound, UndoBlocked, shown
+from agentmem.log.canonical import plain
+from agentmem.log.ledger import COLUMNS, decode
+from agentmem.past.folding import Scratch, State, events_of
+from agentmem.past.footprint import CREATIONS, EXISTENCE, REMOVALS, as_set, fields, meets, undoes
+from agentmem.past.revisions import states
+from agentmem.past.standing import on_record, reappearing, restoring
+from agentmem.records import claims, validate
+from agentmem.records.base import Binding, Unit
+from agentmem.types import UNTRUSTED, Event, Undone
+
+
+class _RolledBackError(Exception):
+    """Ends a dry run."""
+
+
+def undo(
+    binding: Binding,
+    given: int | Iterable[int] | None,
+    *,
+    request: str | None,
+    run: str | None,
+    dry_run: bool,
+    request_id: str | None,
+) -> Undone:
+    """The command behind `store.undo`."""
+    if sum(each is not None for each in (given, request, run)) != 1:
+        raise InvalidInput("Name what to undo in one way", next="Give the seqs of events, or request=, or run=")
+    seqs = None if given is None else _seqs(given)
+    if binding.actor.origin in UNTRUSTED:
+        raise InvalidInput(f"Text from {binding.actor.origin} undoes nothing", next="Undo as a user or an agent")
+
+    def command(unit: Unit) -> Undone:
+        if seqs is not None:
+            return _Undoing(unit, _events(unit, seqs), strict=True).done()
+        chosen = _written_under(unit, "request", request) if run is None else _written_under(unit, "run", run)
+        return _Undoing(unit, chosen, strict=False).done()
+
+    if not dry_run:
+        arguments = {"events": seqs, "request": request, "run": run}
+        return binding.run("undo", arguments, request_id, command)
+    found: list[Undone] = []
+    try:
+        with binding.ledger.transaction() as tx:
+            found.append(command(Unit(binding, tx)))
+            raise _RolledBackError
+    except _RolledBackError:
+        (planned,) = found
+        return Undone(planned.ids, changed=planned.changed, undone=planned.undone, passed_over=planned.passed_over)
+
+
+def _seqs(given: int | Iterable[int]) -> list[int]:
+    several = [given] if isinstance(given, int) else validate.batch(given, "events")
+    for seq in several:
+        validate.whole(seq, "event", 1, limits.INT_MAX)
+    if not several:
+        raise InvalidInput("No event to undo")
+    return sorted(set(several), reverse=True)
+
+
+def _events(unit: Unit, seqs: Iterable[int]) -> list[Event]:
+    """The events of these seqs, the newest first."""
+    found = []
+    for seq in seqs:
+        row = unit.row(f"SELECT {COLUMNS} FROM event WHERE seq = ?", (seq,))
+        if row is None:
+            raise NotFound(f"There is no event {seq}", next=f"The last one is {unit.seq}")
+        found.append(decode(unit.connection, unit.binding.ledger.kinds, row))
+    return found
+
+
+def _written_under(unit: Unit, column: str, label: str | None) -> list[Event]:
+    """The events of the project under a label of their header, the newest first."""
+    sql = f"SELECT {COLUMNS} FROM event WHERE project = ? AND {column} = ? ORDER BY seq DESC LIMIT ?"
+    rows = unit.rows(sql, (unit.known_project, label, limits.UNDO_EVENTS + 1))
+    if not rows:
+        raise NotFound(f"Nothing was written under the {column} {shown(label)} in this project")
+    if len(rows) > limits.UNDO_EVENTS:
+        raise LimitExceeded(
+            f"The {column} wrote more than {limits.UNDO_EVENTS} events", next="Undo events by their seqs"
+        )
+    return [decode(unit.connection, unit.binding.ledger.kinds, row) for row in rows]
+
+
+class _Undoing:
+    """One undo at work.
+
+    Args:
+        unit: The transaction.
+        chosen: The events to take back, the newest first.
+        strict: Each of them was named: one that cannot be undone is an error, not passed over.
+    """
+
+    def __init__(self, unit: Unit, chosen: list[Event], *, strict: bool) -> None:
+        self._unit = unit
+        self._kinds = unit.binding.ledger.kinds
+        self._strict = strict
+        self._chosen = chosen
+        self._of_record: dict[int, list[Event]] = {}
+        self._before: dict[int, State | None] = {}
+        self._undone: list[int] = []
+        self._events: list[int] = []
+        self._passed: list[int] = []
+
+    def done(self) -> Undone:
+        """Take them all back, or raise."""
+        wanted = [event for event in self._chosen if self._concerns(event)]
+        self._load(wanted)
+        for event in wanted:
+            self._undo(event)
+        records = dict.fromkeys(event.record for event in wanted)
+        return Undone(
+            tuple(records), changed=len(records), undone=tuple(self._undone), events=tuple(self._events),
+            passed_over=tuple(self._passed), transit=self._unit.transit,
+        )  # fmt: skip
+
+    def _concerns(self, event: Event) -> bool:
+        """Whether an undo concerns the event at all; says why not, where it was named."""
+        by = self._taken_back_by(event)
+        why = ""
+        if ".claim." in event.kind:
+            why = "A claim is given back with release, not undone"
+        elif event.kind.endswith(".forgotten") or (event.kind.endswith(".restated") and undoes(event) is None):
+            why = "A purge cannot be undone"
+        elif self._purged(event.record):
+            why = f"#{event.record} was purged"
+        elif by is not None and not self._strict:
+            self._passed.append(event.seq)
+            return False
+        if not why:
+            return True
+        if self._strict:
+            raise InvalidInput(f"Event {event.seq} ({event.kind}) cannot be undone", why=why)
+        self._passed.append(event.seq)
+        return False
+
+    def _purged(self, record: int) -> bool:
+        return any(event.kind.endswith(".forgotten") for event in self._events_of(record))
+
+    def _taken_back_by(self, event: Event) -> int | None:
+        """The undo that took an event back and still stands."""
+        later = self._events_of(event.record)
+        cancelled = _cancelled(later, event.seq)
+        for each in later:
+            if undoes(each) == event.seq and each.seq not in cancelled:
+                return each.seq
+        return None
+
+    def _events_of(self, record: int) -> list[Event]:
+        """All events of a record in order, those of this undo too."""
+        if record not in self._of_record:
+            self._of_record[record] = list(events_of(self._unit, self._kinds, record))
+        return self._of_record[record]
+
+    def _load(self, wanted: list[Event]) -> None:
+        """What each record was right before each of the events."""
+        by_record: dict[int, list[int]] = {}
+        for event in wanted:
+            by_record.setdefault(event.record, []).append(event.seq)
+        with Scratch(self._kinds) as scratch:
+            for record, seqs in by_record.items():
+                self._before.update(states(self._unit, self._kinds, record, seqs, scratch=scratch))
+
+    def _undo(self, event: Event) -> None:
+        touched = fields(event)
+        blocking = self._later(event, touched)
+        if touched is not None and EXISTENCE in touched and not event.kind.endswith(REMOVALS):
+            blocking += on_record(self._unit, event.type, event.record)
+        if event.payload is None:
+            raise UndoBlocked(
+                f"Event {event.seq} was erased", why="What it did is not known any more", events=(event.seq,)
+            )
+        if blocking:
+            raise _blocked(event, blocking)
+        before = self._before[event.seq]
+        if before is not None and not before.known:
+            raise UndoBlocked(
+                f"What #{event.record} was before event {event.seq} is not known any more",
+                why="Earlier text of it was purged",
+                events=(event.seq,),
+            )
+        claims.guard(self._unit, event.record)
+        kind, payload = self._reverse(event, before)
+        self._append(event, kind, payload)
+
+    def _later(self, event: Event, touched: Any) -> list[int]:
+        """Later events of the record that set a field this one set, and were not taken back themselves."""
+        later = [each for each in self._events_of(event.record) if each.seq > event.seq]
+        cancelled = _cancelled(later, event.seq)
+        found = []
+        for each in later:
+            if each.seq in cancelled:
+                continue
+            if undoes(each) == event.seq:
+                raise Conflict(f"Event {event.seq} was undone by event {each.seq} already")
+            if meets(fields(each), touched):
+                found.append(each.seq)
+        return found
+
+    def _append(self, event: Event, kind: str, payload: dict[str, Any]) -> None:
+        project = _project(self._unit, event)
+        # Not screened for credentials: it is text of the log.
+        made = self._unit.tx.append(
+            kind, {**payload, "undoes": event.seq}, record=event.record, project=project, actor=self._unit.actor
+        )
+        self._undone.append(event.seq)
+        self._events.append(made.seq)
+        self._events_of(event.record).append(made)
+
+    def _reverse(self, event: Event, before: State | None) -> tuple[str, dict[str, Any]]:
+        """The kind and payload of the event that takes one back."""
+        of, kind = event.type, event.kind
+        if kind == "item.added":
+            return "item.removed", {}
+        if kind.endswith((*CREATIONS, ".restated")):
+            return f"{of}.withdrawn", self._touching(event)
+        if before is None:
+            raise AssertionError(f"event {event.seq} changes a record that was not there")
+        if kind.endswith(REMOVALS):
+            return f"{of}.restated", self._stated(event, before)
+        if kind.endswith(".linked"):
+            payload = event.payload or {}
+            return f"{of}.unlinked", {"dst": payload["dst"], "kind": payload["kind"]}
+        reverse = _REVERSE.get(kind, _set_back)
+        made = reverse(event, before)
+        restoring(self._unit, event, made[1])
+        return made
+
+    def _stated(self, event: Event, before: State) -> dict[str, Any]:
+        reappearing(self._unit, event, before.row)
+        state = {
+            name: value for name, value in before.row.items() if name not in ("id", "revision", "changed", "touched")
+        }
+        if event.type == "entity":
+            state["marks"] = {name: list(mark.values()) for name, mark in before.marks.items()}
+        return {"state": state, **self._touching(event, before.row)}
+
+    def _touching(self, event: Event, row: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The note whose summary goes stale by a record's coming or going."""
+        column = {"note": "parent", "item": "note", "summary": "note"}.get(event.type)
+        if column is None:
+            return {}
+        if row is None:
+            found = self._unit.row(f"SELECT {column} FROM {event.type} WHERE id = ?", (event.record,))
+            above = None if found is None else found[0]
+        else:
+            above = row[column]
+        return {} if above is None else {"touched": [[above, self._unit.tx.next]]}
+
+
+def _cancelled(later: Iterable[Event], before: int) -> set[int]:
+    """Of the events after a seq, those that an undo took back, and these undos."""
+    cancelled: set[int] = set()
+    for event in sorted(later, key=lambda each: -each.seq):
+        target = undoes(event)
+        if event.seq not in cancelled and target is not None and target > before:
+            cancelled |= {event.seq, target}
+    return cancelled
+
+
+def _blocked(event: Event, blocking: Iterable[int]) -> UndoBlocked:
+    events = tuple(sorted(set(blocking)))
+    named = ", ".join(map(str, events[:8])) + (f" and {len(events) - 8} more" if len(events) > 8 else "")
+    return UndoBlocked(
+        f"Event {event.seq} ({event.kind} #{event.record}) cannot be undone: later events stand on it",
+        why=f"They are {named}",
+        next="Undo these first, or with it",
+        events=events,
+    )
+
+
+def _project(unit: Unit, event: Event) -> int:
+    """The project of a record now; of one that is not there, where it was."""
+    column = {"item": "note", "summary": "note"}.get(event.type)
+    if event.type == "project":
+        return event.record
+    if column is not None:
+        sql = f"SELECT note.project FROM {event.type} AS own JOIN note ON note.id = own.{column} WHERE own.id = ?"
+    else:
+        sql = f"SELECT project FROM {event.type} WHERE id = ?"
+    row = unit.row(sql, (event.record,))
+    return event.project if row is None else int(row[0])
+
+
+def _set_back(event: Event, before: State) -> tuple[str, dict[str, Any]]:
+    payload = event.payload or {}
+    made: dict[str, Any] = {}
+    given = payload.get("set", {})
+    if given:
+        names = dict.fromkeys(given)
+        if "done" in names:
+            names |= dict.fromkeys(("done_by", "done_at"))
+        if event.type == "summary":
+            names |= dict.fromkeys(("author", "run", "at"))
+        made["set"] = {name: as_set(name, before.row[name]) for name in names if name in before.row}
+    elif event.type == "summary":
+        made["set"] = {name: before.row[name] for name in ("author", "run", "at")}
+    attrs = (*payload.get("attrs", ()), *payload.get("removed", ()))
+    if attrs:
+        earlier = plain(before.row["attrs"])
+        if kept := {name: earlier[name] for name in attrs if name in earlier}:
+            made["attrs"] = kept
+        if gone := [name for name in attrs if name not in earlier]:
+            made["removed"] = gone
+    return f"{event.type}.changed", made
+
+
+def _mark_back(event: Event, before: State) -> tuple[str, dict[str, Any]]:
+    payload = event.payload or {}
+    names = [*payload.get("marks", ()), *payload.get("removed", ()), *payload.get("names", ())]
+    marks = {name: dict(_marked(before.marks[name])) for name in names if name in before.marks}
+    made: dict[str, Any] = {"marks": marks}
+    if gone := [name for name in names if name not in before.marks]:
+        made["removed"] = gone
+    return "entity.marked", made
+
+
+def _marked(mark: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name in ("result", "detail", "at", "author", "run", "origin"):
+        if name in ("at", "author", "run", "origin") or mark[name] is not None:
+            yield name, mark[name]
+    if mark["value"] is not None:
+        yield "value", plain(mark["value"])
+
+
+def _link_back(event: Event, before: State) -> tuple[str, dict[str, Any]]:
+    payload = event.payload or {}
+    link = before.links[payload["kind"], payload["dst"]]
+    made = {
+        "dst": payload["dst"],
+        "kind": payload["kind"],
+        **{name: link[name] for name in ("author", "run", "origin")},
+    }
+    return f"{event.type}.linked", made
+
+
+def _item_back(event: Event, before: State) -> tuple[str, dict[str, Any]]:
+    return "item.changed", {"set": {"removed": False}}
+
+
+_REVERSE: Final[Mapping[str, Callable[[Event, State], tuple[str, dict[str, Any]]]]] = {
+    "entity.marked": _mark_back,
+    "entity.unmarked": _mark_back,
+    "note.unlinked": _link_back,
+    "entity.unlinked": _link_back,
+    "item.removed": _item_back,
+}

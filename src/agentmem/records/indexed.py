@@ -1,0 +1,52 @@
+"""What the full-text index holds of each record: the same as its triggers put there, asked for by id."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import apsw
+
+from agentmem import text
+
+__all__ = ["INSERT", "analysed", "made_by_other", "piece", "set_maker"]
+
+# What the triggers of each table put into the index, for ids in a range.
+_SOURCES: Final = (
+    "SELECT id, title, concat_ws(char(10), body, why, basis), tags FROM note WHERE title IS NOT NULL",
+    "SELECT id, key, attrs, concat_ws(' ', type, status) FROM entity WHERE key IS NOT NULL",
+    "SELECT id, text, '', '' FROM item WHERE text IS NOT NULL AND NOT removed",
+    "SELECT id, '', text, '' FROM checkpoint WHERE text IS NOT NULL",
+    "SELECT id, '', concat_ws(char(10), result, work, basis), '' FROM summary WHERE coalesce(work, result) IS NOT NULL",
+)
+INSERT: Final = "INSERT INTO search (rowid, title, body, extra) VALUES (?, ?, ?, ?)"
+
+
+def piece(connection: apsw.Connection, after: int, most: int) -> list[tuple[Any, ...]]:
+    """The next indexed records by id, whatever table they are of: id and the texts of the three columns, not analysed.
+
+    Args:
+        connection: Any.
+        after: Only later ids.
+        most: At most so many.
+    """
+    found: list[tuple[Any, ...]] = []
+    for source in _SOURCES:
+        found += connection.execute(f"{source} AND id > ? ORDER BY id LIMIT ?", (after, most)).fetchall()
+    return sorted(found)[:most]
+
+
+def analysed(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row of the index for a row of `piece`."""
+    return (row[0], *(text.analyse(part or "") for part in row[1:]))
+
+
+def made_by_other(connection: apsw.Connection) -> bool:
+    """Whether another analyser made any part of the index."""
+    row = connection.execute("SELECT value FROM meta WHERE name = 'analyser'").fetchone()
+    return row is None or row[0] != text.FINGERPRINT
+
+
+def set_maker(connection: apsw.Connection) -> None:
+    """Note that all of the index was made by the analyser of this process."""
+    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('analyser', ?)", (text.FINGERPRINT,))
+    connection.execute("DELETE FROM meta WHERE name = 'analyser_next'")
