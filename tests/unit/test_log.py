@@ -40,10 +40,15 @@ def raw(store: Store, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return connection.execute(sql, values).fetchall()
 
 
-def folded(rows: list[list[Any]], kinds: Kinds = KINDS) -> dict[str, list[list[Any]]]:
+def folded(
+    rows: list[list[Any]], kinds: Kinds = KINDS, blobs: dict[str, str] | None = None
+) -> dict[str, list[list[Any]]]:
     """The tables that events make in an empty file."""
     source = apsw.Connection(":memory:")
-    source.execute(next(each for each in SCHEMA[0].script if "CREATE TABLE event" in each))
+    for table in ("event", "blob"):
+        source.execute(next(each for each in SCHEMA[0].script if f"CREATE TABLE {table}" in each))
+    for hashed, text in (blobs or {}).items():
+        source.execute("INSERT INTO blob (hash, text, uses) VALUES (?, ?, 1)", (bytes.fromhex(hashed), text))
     marks = ", ".join("?" * len(COLUMNS))
     for row in rows:
         source.execute(f"INSERT INTO event ({', '.join(COLUMNS)}) VALUES ({marks})", row)
@@ -313,11 +318,12 @@ def test_an_erased_change_moves_only_the_revision(store: Store) -> None:
 def test_the_log_of_an_earlier_release_gives_the_same_tables(frozen: Path) -> None:
     """Events as an earlier release wrote them are read for ever: chain, payloads and what they come to."""
     kept = json.loads(frozen.read_text("utf-8"))
-    assert folded([as_row(event) for event in kept["events"]]) == kept["tables"]
+    assert folded([as_row(event) for event in kept["events"]], blobs=kept["blobs"]) == kept["tables"]
     link = chain.genesis(kept["store"])
     for event in kept["events"]:
         row = as_row(event)
-        assert chain.digest(row[14], row[13]) == row[15]
+        if row[13] is not None:
+            assert chain.digest(row[14], row[13]) == row[15]
         link = chain.link(link, chain.header(*row[:13]), row[15])
         assert link == row[16]
 
@@ -332,13 +338,18 @@ def test_every_version_of_every_kind_is_frozen() -> None:
 
 @pytest.mark.parametrize("frozen", FROZEN, ids=lambda path: path.stem)
 def test_any_event_may_be_erased(frozen: Path) -> None:
-    """Whichever event of a log lost its payload, the rest of it still applies, and only marks and links are lost."""
+    """Whichever event of a log lost its payload, the rest of it still applies, and only marks and links are lost.
+
+    But for an event that states a record anew: one is erased only together with a later one of the same record.
+    """
     kept = json.loads(frozen.read_text("utf-8"))
     rows = [as_row(event) for event in kept["events"]]
-    whole = folded(rows)
+    whole = folded(rows, blobs=kept["blobs"])
     for place, row in enumerate(rows):
+        if row[3].endswith(".restated"):
+            continue
         erased = [*row[:13], None, None, *row[15:]]
-        tables = folded([*rows[:place], erased, *rows[place + 1 :]])
+        tables = folded([*rows[:place], erased, *rows[place + 1 :]], blobs=kept["blobs"])
         for table in set(KINDS.projections) - {"mark", "link"}:
             assert [each[0] for each in tables[table]] == [each[0] for each in whole[table]], (row[3], table)
 

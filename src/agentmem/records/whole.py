@@ -124,25 +124,18 @@ def _touch(connection: apsw.Connection, payload: Mapping[str, Any]) -> None:
         connection.execute("UPDATE note SET touched = max(touched, ?) WHERE id = ?", (seq, note))
 
 
-def _kinds(of: RecordType) -> tuple[EventKind, ...]:
-    return (
-        EventKind(f"{of}.restated", of, _apply_restated),
-        EventKind(f"{of}.withdrawn", of, _apply_gone),
-        EventKind(f"{of}.forgotten", of, _apply_gone),
-    )
+def _kinds(of: RecordType, *gone: str) -> tuple[EventKind, ...]:
+    restated = EventKind(f"{of}.restated", of, _apply_restated)
+    return restated, *(EventKind(f"{of}.{word}", of, _apply_gone) for word in ("forgotten", *gone))
 
 
 EVENTS: Final = (
-    # One record became part of another.
-    EventKind("project.merged", "project", _apply_gone),
-    EventKind("entity.merged", "entity", _apply_gone),
-    EventKind("checks.merged", "checks", _apply_gone),
-    *_kinds("project"),
-    *_kinds("note"),
-    *_kinds("entity"),
-    *_kinds("item"),
-    *_kinds("checkpoint"),
-    *_kinds("summary"),
-    *_kinds("checks"),
+    *_kinds("project", "withdrawn", "merged"),
+    *_kinds("note", "withdrawn"),
+    *_kinds("entity", "withdrawn", "merged"),
+    *_kinds("item"),  # whose number is never given again: the undo of its creation removes it from its list
+    *_kinds("checkpoint", "withdrawn"),
+    *_kinds("summary", "withdrawn"),
+    *_kinds("checks", "withdrawn", "merged"),
 )
 PROJECTIONS: Final = ("copied",)
