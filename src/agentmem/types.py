@@ -195,7 +195,7 @@ class Written(InTransit):
 
     `changed` names the fields that differ now; empty means that nothing did, and no event was
     written. `revision` is the record's current one. `repeated` says that a `request_id` was seen
-    before and nothing was written again; `gone` that its record was purged since.
+    before and nothing was written again; `gone` that its record was purged, undone or merged since.
     """
 
     id: int

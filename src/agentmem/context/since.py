@@ -33,14 +33,17 @@ _SECTIONS: Final = (
 
 def sections(view: View, task: int | None, after: int) -> list[Section]:
     """The changes after a seq, of the project or beneath one task, by kind."""
-    notes, entities = _changed(view, task, after)
+    notes, entities, gone = _changed(view, task, after)
     more = f"log.read(after={after})"
     found = []
     for name, title, share, kinds in _SECTIONS:
         rows = [row for row in notes if row[1] in kinds]
         found.append(Section(name, title, share, [_line(row) for row in rows[:_LISTED]], len(rows), more))
     by_type = [Line(f"{type}: {lines.counted(number, 'entity', 'entities')} changed") for type, number in entities]
-    return [*found, Section("entities", "entities:", 0.1, by_type, more=more)]
+    found.append(Section("entities", "entities:", 0.1, by_type, more=more))
+    # Who read them before is to know that they no longer hold.
+    listed = [Line(" ".join(f"#{record}" for record in gone[:_LISTED]))] if gone else []
+    return [*found, Section("gone", "undone, merged or purged:", 0.05, listed, more=more)]
 
 
 def changed_lines(view: View, task: int, after: int, *, others_than: str | None, limit: int) -> list[Line]:
@@ -65,12 +68,15 @@ SELECT id, touched FROM note INDEXED BY note_touched WHERE root = ? AND touched 
 """
 
 
-def _changed(view: View, task: int | None, after: int) -> tuple[list[tuple[Any, ...]], list[tuple[str, int]]]:
-    """Notes that changed: id, kind, status, title, origin, why, new or not; and entities, counted by type."""
+def _changed(
+    view: View, task: int | None, after: int
+) -> tuple[list[tuple[Any, ...]], list[tuple[str, int]], list[int]]:
+    """Notes that changed: id, kind, status, title, origin, why, new or not; entities, counted by type; notes that are gone."""
     of = reach(view, task)
     inside = None if of.nodes is None else {node.id for node in of.nodes}
     notes: dict[int, tuple[Any, ...]] = {}
     types: dict[str, int] = {}
+    gone: list[int] = []
     for record, type, first, _ in view.rows(_CHANGED, (of.project, after)):
         if type == "entity" and task is None:
             row = view.row("SELECT type FROM entity WHERE id = ?", (record,))
@@ -81,12 +87,14 @@ def _changed(view: View, task: int | None, after: int) -> tuple[list[tuple[Any, 
         if note is None or note in notes:
             continue
         row = view.row("SELECT id, kind, status, title, origin, why, root FROM note WHERE id = ?", (note,))
+        if row is None and note <= after:
+            gone.append(note)
         if row is None or row[3] is None:
             continue
         if (inside is not None and note not in inside) or of.root not in (None, row[6]):
             continue
         notes[note] = (*row[:6], first == note)
-    return list(notes.values()), sorted(types.items())
+    return list(notes.values()), sorted(types.items()), gone
 
 
 def _note_of(view: View, record: int, type: str) -> int | None:

@@ -161,15 +161,20 @@ class Source:
         """The row of a query that has one in every sound file; of a record its id is the first value.
 
         Raises:
-            Corrupt: There is none.
+            NotFound: There is none: the record was purged, undone or merged since its id was had.
+            Corrupt: There is none, and nothing says why.
         """
         found = self.row(sql, values)
-        if found is None:
-            raise Corrupt(
-                f"#{values[0]} is in the log but not in its table" if values else "The file lacks what every store has",
-                next="Run verify(replay=True), and restore the latest backup that verifies",
-            )
-        return found
+        if found is not None:
+            return found
+        if values and type(values[0]) is int:
+            from agentmem.records.refs import gone
+
+            raise gone(self, values[0])
+        raise Corrupt(
+            "The file lacks what every store has",
+            next="Run verify(replay=True), and restore the latest backup that verifies",
+        )
 
     def number(self, sql: str, values: Sequence[Any] = ()) -> int:
         """The one number that a query answers with, 0 where it answers nothing."""
@@ -383,9 +388,10 @@ def _again(unit: Unit, kept: dict[str, Any]) -> Any:
     last = unit.one(
         "SELECT seq FROM event WHERE record = ? AND kind NOT LIKE '%.claim.%' ORDER BY seq DESC LIMIT 1", (kept["id"],)
     )
-    made = unit.row("SELECT payload IS NULL FROM event WHERE seq = ?", (kept["id"],))
+    (of,) = unit.one("SELECT type FROM event WHERE seq = ?", (kept["id"],))
+    gone = unit.row(f"SELECT 1 FROM {of} WHERE id = ?", (kept["id"],)) is None
     kind = Opened if kept["opened"] else Written
-    return kind(kept["id"], last[0], tuple(kept["changed"]), repeated=True, gone=bool(made and made[0]))
+    return kind(kept["id"], last[0], tuple(kept["changed"]), repeated=True, gone=gone)
 
 
 class Namespace:

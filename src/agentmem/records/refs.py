@@ -158,14 +158,18 @@ def _by_id(source: Source, number: int) -> tuple[int, RecordType]:
         )
     there = source.row(f"SELECT {'removed' if kind == 'item' else '0'} FROM {kind} WHERE id = ?", (number,))
     if there is None:
-        raise _gone(source, number, erased=bool(erased))
+        raise gone(source, number, erased=bool(erased))
     if there[0]:
         raise NotFound(f"Item #{number} was removed from its checklist")
     return number, kind
 
 
-def _gone(source: Source, number: int, *, erased: bool) -> NotFound:
-    """Why a record that once was is there no more."""
+def gone(source: Source, number: int, *, erased: bool = False) -> NotFound:
+    """Why a record that once was is there no more.
+
+    Raises:
+        Corrupt: It should be there: the table lacks it and no event says why.
+    """
     last = source.row("SELECT seq, kind FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (number,))
     if erased or last is None or last[1].endswith(".forgotten"):
         return NotFound(f"#{number} was purged", why="Its text is gone for good")
