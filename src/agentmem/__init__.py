@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         NewerFile,
         NotAStore,
         NotFound,
+        NotInPast,
         ReadOnly,
         RequestMismatch,
         StorageWarning,
@@ -77,6 +78,7 @@ __all__ = [
     "NewerFile",
     "NotAStore",
     "NotFound",
+    "NotInPast",
     "Note",
     "ReadOnly",
     "RequestMismatch",
@@ -100,8 +102,9 @@ __all__ = [
 _PLACES = {
     "agentmem.errors": (
         "AgentMemError Busy CipherMissing Closed Conflict Corrupt CredentialFound DiskFull Held InvalidInput IoFailed "
-        "KeyChanged KeyMissing LimitExceeded MissingExtra NetworkFileSystem NewerFile NotAStore NotFound ReadOnly "
-        "RequestMismatch StorageWarning StoreExists StoreMissing StoreReplaced WhereError WrongKey"
+        "KeyChanged KeyMissing LimitExceeded MissingExtra NetworkFileSystem NewerFile NotAStore NotFound NotInPast "
+        "ReadOnly RequestMismatch StorageWarning StoreExists StoreMissing StoreReplaced UndoBlocked "
+        "WhereError WrongKey"
     ),
     "agentmem.records.entity_writes": "Result Row",
     "agentmem.records.note_writes": "NewNote",

@@ -30,12 +30,14 @@ __all__ = [
     "NewerFile",
     "NotAStore",
     "NotFound",
+    "NotInPast",
     "ReadOnly",
     "RequestMismatch",
     "StorageWarning",
     "StoreExists",
     "StoreMissing",
     "StoreReplaced",
+    "UndoBlocked",
     "WhereError",
     "WrongKey",
 ]
@@ -182,6 +184,20 @@ class Conflict(AgentMemError, RuntimeError):
         self.current = current
 
 
+class UndoBlocked(Conflict):
+    """An undo is refused: later events stand on what it would take back.
+
+    Args:
+        events: Their seqs, as far as events are what stands in the way.
+    """
+
+    code = "undo_blocked"
+
+    def __init__(self, what: str, *, events: tuple[int, ...], why: str = "", next: str = "") -> None:
+        super().__init__(what, why=why, next=next)
+        self.events = events
+
+
 class Held(Conflict):
     """The record is claimed by somebody else."""
 
@@ -204,6 +220,12 @@ class ReadOnly(AgentMemError, PermissionError):
     """A write was asked of a store that was opened for reading."""
 
     code = "read_only"
+
+
+class NotInPast(AgentMemError, RuntimeError):
+    """A view of the past has no such thing: search, claims, other projects than its own where it is a part, the file itself."""
+
+    code = "not_in_past"
 
 
 class StoreMissing(AgentMemError, FileNotFoundError):

@@ -76,3 +76,9 @@ REQUEST_DAYS: Final = 30
 
 # Undo: events taken back by one call
 UNDO_EVENTS: Final = 100_000
+
+# A view of the past: up to so many events all of it is folded, above that one project
+AT_EVENTS: Final = 1_000_000
+
+# Exports: one line, in bytes
+EXPORT_LINE_BYTES: Final = 32 * 1024 * 1024

@@ -364,9 +364,17 @@ def _places(chunk: str, offset: int, found: list[tuple[str, int]]) -> list[tuple
     lowered = chunk.lower()
     places = []
     for token, index in found:
-        at = [match.start() for match in re.finditer(re.escape(token), lowered)] or [0]
+        at = list(_starts(token, lowered)) or [0]
         places += [(offset + start, offset + start + len(token), index) for start in at]
     return sorted(places)
+
+
+def _starts(token: str, chunk: str) -> Iterator[int]:
+    """Where a token begins. Without a pattern: compiled ones are remembered, and a purge must know of every memo."""
+    at = chunk.find(token)
+    while at >= 0:
+        yield at
+        at = chunk.find(token, at + len(token))
 
 
 def _after_word(text: str, begin: int, limit: int) -> int:

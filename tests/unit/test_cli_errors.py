@@ -44,12 +44,18 @@ def at_home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 HOMELESS = pytest.mark.skipif(sys.platform == "win32", reason="where the home is no variable says there")
 
 
+# No errors, or errors that need more than a sentence.
+NOT_PLAIN = ("StorageWarning", "WhereError", "UndoBlocked")
+
+
 def test_every_error_has_an_exit_code_that_is_not_zero() -> None:
     """Each exception of the package maps to a documented code, and each code has a meaning."""
-    found = {name: getattr(errors, name) for name in errors.__all__ if name not in ("StorageWarning", "WhereError")}
+    found = {name: getattr(errors, name) for name in errors.__all__ if name not in NOT_PLAIN}
     for kind in found.values():
         assert exit_of(kind("what")) is not Exit.OK
     assert exit_of(errors.WhereError("what", source="a", position=0)) is Exit.USAGE
+    assert exit_of(errors.UndoBlocked("what", events=(4,))) is Exit.CONFLICT
+    assert exit_of(errors.NotInPast("what")) is Exit.USAGE
     assert all(code.meaning for code in Exit)
 
 
@@ -84,12 +90,38 @@ def test_codes_never_change() -> None:
         (("release", "2", "--claim", "zz"), Exit.USAGE, "[invalid_input]"),
         (("resume", "--ask-key"), Exit.USAGE, "--key-file"),
         (("key", "export"), Exit.USAGE, "--yes"),
+        (("undo",), Exit.USAGE, "--of-run"),
+        (("undo", "2", "--of-run", "r7"), Exit.USAGE, "one way"),
+        (("undo", "--run", "r7"), Exit.USAGE, "--of-run"),
+        (("undo", "99"), Exit.NOT_FOUND, "[not_found]"),
+        (("forget",), Exit.USAGE, "--whole-project"),
+        (("forget", "--project", "acme", "--yes"), Exit.USAGE, "--whole-project"),
+        (("forget", "99", "--yes"), Exit.NOT_FOUND, "[not_found]"),
+        (("forget", "2", "--type", "host"), Exit.USAGE, "one way"),
+        (("redact", "2", "--attr", "token"), Exit.USAGE, "[invalid_input]"),
+        (("diff", "2"), Exit.USAGE, "--from"),
+        (("revision", "2", "1"), Exit.NOT_FOUND, "[not_found]"),
+        (("resume", "--at", "99"), Exit.NOT_FOUND, "The log ends"),
+        (("resume", "--at", "soon"), Exit.USAGE, "2026-11-30"),
+        (("add", "fact", "x", "--at", "2"), Exit.USAGE, "--at"),
+        (("rekey", "--keyring", "--new-key-file", "k"), Exit.USAGE, "exclude each other"),
+        (("rekey", "--ask-new-key"), Exit.USAGE, "--new-key-file"),
+        (("rekey", "--read-only"), Exit.READ_ONLY, "[read_only]"),
+        (("backup", "no/such/place.db"), Exit.STORE_MISSING, "[store_missing]"),
+        (("restore", "no-such.db", "new.db"), Exit.STORE_MISSING, "[store_missing]"),
+        (("salvage", "no-such.db", "new.db"), Exit.STORE_MISSING, "[store_missing]"),
+        (("export", "no/such/place.jsonl"), Exit.STORE_MISSING, "[store_missing]"),
+        (("export", "x.jsonl", "--project", "none"), Exit.NOT_FOUND, "[not_found]"),
+        (("projects", "merge", "none"), Exit.NOT_FOUND, "[not_found]"),
+        (("projects", "delete", "none"), Exit.NOT_FOUND, "[not_found]"),
+        (("review", "--after", "x"), Exit.USAGE, "section"),
     ],
 )
 def test_an_error_has_its_code_and_says_what_to_do(
-    path: Path, arguments: tuple[str, ...], code: Exit, named: str
+    path: Path, arguments: tuple[str, ...], code: Exit, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exit code is the documented one, stdout stays empty, stderr names the error."""
+    monkeypatch.chdir(path.parent)
     result = run(path, *arguments)
     assert (result.exit_code, result.stdout) == (code, "")
     assert named in result.stderr

@@ -45,6 +45,8 @@ def test_the_named_commands_are_there() -> None:
     names = """
     init import resume left find tree add attempt mark query checklist checkpoint summary claim release key stats verify
     update get link put expect groups move confirm log projects
+    history revisions revision diff undo forget redact review
+    backup restore export rekey doctor salvage
     """
     for name in names.split():
         assert (name,) in ALL
@@ -115,7 +117,18 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["left", "--help"], ["import", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        ["left", "--help"],
+        ["import", "--help"],
+        ["forget", "--help"],
+        ["rekey", "--help"],
+        ["doctor", "--help"],
+    ],
+)
 def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
     """Beyond what `import agentmem` loads they load neither engine nor importer nor rich."""
     ran = subprocess.run(

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.engine import keys
-from agentmem.engine.keys import KeySource, child_environment, key_text, new_key, resolve_key, stretch
+from agentmem.engine.keys import KeySource, child_environment, key_text, new_key, stretch
+from agentmem.engine.lookup import KeyFinder, resolve_key
 from agentmem.errors import AgentMemError, InvalidInput, IoFailed, KeyMissing
 
 HERE = Path("store.db")
@@ -33,7 +34,7 @@ def _no_other_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def resolved(argument: keys.Key | None = None, *, existing: bool = True) -> keys.ResolvedKey:
-    return resolve_key(argument, existing=existing, path=HERE)
+    return resolve_key(argument, path=HERE) if existing else KeyFinder(HERE, argument).for_new()
 
 
 def test_bytes_are_a_raw_key() -> None:

@@ -197,26 +197,51 @@ def count_closed(view: View, reach: Reach) -> int:
 
 def closed_unticked(view: View, reach: Reach) -> list[tuple[int, str, str, int]]:
     """Closed tasks with unticked items in or beneath them: the uppermost of each, title, origin, how many."""
+    totals = by_uppermost_closed(view, items_closed(view, reach))
+    sql = "SELECT id, title, origin FROM note WHERE id IN (SELECT value FROM json_each(?))"
+    named = [(top, title or "", origin, totals[top]) for top, title, origin in view.rows(sql, (as_json(totals),))]
+    return sorted(named, key=lambda one: (-one[3], one[0]))
+
+
+# Where the whole tree is over, its root is the uppermost closed task of them all.
+_TOLD: Final = "iif(top.kind IN ('goal', 'step') AND top.status IN ('done', 'failed', 'dropped'), top.id, note.id)"
+
+
+def items_closed(view: View, reach: Reach) -> list[tuple[int, int]]:
+    """Unticked items in or beneath closed tasks, counted by their note or by the root of a tree that is over."""
     if reach.nodes is not None:
-        counted = _unticked(view, reach.listed(lambda node: node.shut or node.status in CLOSED))
-    else:
-        where, values = reach.condition()
-        # Where the whole tree is over, its root is the uppermost of them all.
-        sql = f"""
-        SELECT iif(top.kind IN ('goal', 'step') AND top.status IN ('done', 'failed', 'dropped'), top.id, note.id) AS told,
-               sum(note.open_items)
-        FROM note INDEXED BY note_closed JOIN note AS top ON top.id = note.root
-        WHERE {where} AND note.open_items > 0 AND (note.shut = 1 OR note.status IN ('done', 'failed', 'dropped'))
-        GROUP BY told LIMIT {BOUND}
-        """
-        counted = [(note, number) for note, number in view.rows(sql, values)]
+        return _unticked(view, reach.listed(lambda node: node.shut or node.status in CLOSED))
+    where, values = reach.condition("note")
+    sql = f"""
+    SELECT {_TOLD} AS told, sum(note.open_items)
+    FROM note INDEXED BY note_closed JOIN note AS top ON top.id = note.root
+    WHERE {where} AND note.open_items > 0 AND (note.shut = 1 OR note.status IN ('done', 'failed', 'dropped'))
+    GROUP BY told LIMIT {BOUND}
+    """
+    return [(note, number) for note, number in view.rows(sql, values)]
+
+
+def tasks_shut(view: View, reach: Reach) -> list[tuple[int, int]]:
+    """Unfinished goals and steps beneath closed tasks, counted as `items_closed` counts items."""
+    if reach.nodes is not None:
+        return [(node.id, 1) for node in reach.nodes if node.shut and _unfinished(node)]
+    where, values = reach.condition("note")
+    sql = f"""
+    SELECT {_TOLD} AS told, count(*)
+    FROM note INDEXED BY note_shut JOIN note AS top ON top.id = note.root
+    WHERE {where} AND note.shut = 1 AND note.kind IN ('goal', 'step') AND note.status IN ('open', 'active')
+    GROUP BY told LIMIT {BOUND}
+    """
+    return [(note, number) for note, number in view.rows(sql, values)]
+
+
+def by_uppermost_closed(view: View, counted: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """Numbers by note added up for the uppermost closed task at or above each."""
     tops = _uppermost_closed(view, [note for note, _ in counted])
     totals: dict[int, int] = {}
     for note, number in counted:
         totals[tops[note]] = totals.get(tops[note], 0) + number
-    sql = "SELECT id, title, origin FROM note WHERE id IN (SELECT value FROM json_each(?))"
-    named = [(top, title or "", origin, totals[top]) for top, title, origin in view.rows(sql, (as_json(totals),))]
-    return sorted(named, key=lambda one: (-one[3], one[0]))
+    return totals
 
 
 def _uppermost_closed(view: View, notes: Sequence[int]) -> dict[int, int]:

@@ -87,14 +87,17 @@ class Connection(apsw.Connection):
     """A connection that knows how it was opened, so that one with a replaced key is told from the others."""
 
     opening: Opening | None = None
+    era: object = None  # see `Pool.era`
     _moved: array[int] | None = None
     _moved_at: int = 0
 
     def has_moved(self) -> bool:
         """Whether the path leads to another file than this connection has open, or to none. Asks SQLite: 1.4 µs."""
         if self._moved is None:
-            self._moved = array("i", [0])
-            self._moved_at = self._moved.buffer_info()[0]
+            told = array("i", [0])
+            # In this order: an interrupt in between must not leave SQLite a null pointer to write to.
+            self._moved_at = told.buffer_info()[0]
+            self._moved = told
         # Where the system can't tell (Windows, where an open file can't be moved away) the answer stays 0.
         self.file_control("main", _HAS_MOVED, self._moved_at)
         return self._moved[0] != 0

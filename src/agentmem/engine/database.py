@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import apsw
 import attrs
@@ -15,12 +15,13 @@ from agentmem.engine.connection import Connection, Opening, SqlFunction, cipher_
 from agentmem.engine.faults import closed, empty_file, moved, no_directory, rethrow, translated
 from agentmem.engine.files import beside, file_system_check, identities, size_of
 from agentmem.engine.forks import GATE, spoilt_error
-from agentmem.engine.keys import SALT_BYTES, Key, KeySource, ResolvedKey, resolve_key, stretch
+from agentmem.engine.keys import SALT_BYTES, Key, KeySource, ResolvedKey, given_key, stretch
+from agentmem.engine.lookup import KeyFinder, open_found
 from agentmem.engine.pages import encrypted_check, first_page, plain_check, raw_key_of
 from agentmem.engine.pool import Pool
 from agentmem.engine.schema import Migration, create_file, migrate, schema_check
 from agentmem.engine.sessions import Turn
-from agentmem.engine.snapshot import backup_to, second_opinion
+from agentmem.engine.snapshot import Amend, Inspect, backup_to, second_opinion, taken
 from agentmem.engine.transactions import ReadBlock, WriteBlock, opened_for_reading
 from agentmem.errors import (
     Conflict,
@@ -31,21 +32,35 @@ from agentmem.errors import (
     ReadOnly,
     StoreExists,
     StoreMissing,
+    WrongKey,
 )
 
+if TYPE_CHECKING:
+    from agentmem.engine.rekey import NewKey
+
 __all__ = ["Database", "Migration", "SqlFunction"]
+
+
+class Dependent(Protocol):
+    """What was opened on the account of an open file, such as a view of its past."""
+
+    def close(self) -> None:
+        """Close it, with the file."""
+
+    def unfold(self) -> None:
+        """Let go of what it holds of records in memory."""
 
 
 class Database:
     """One open file. Safe with threads, with other processes, and after a fork."""
 
-    def __init__(self, pool: Pool, found: ResolvedKey | None) -> None:
+    def __init__(self, pool: Pool) -> None:
         """Use `open`."""
         self.path: Path = pool.opening.path
         self.read_only: bool = pool.opening.read_only
         self.snapshot: bool = pool.opening.immutable
         self._pool = pool
-        self._found = found
+        self.views: weakref.WeakSet[Dependent] = weakref.WeakSet()
         # Also at the end of the interpreter, so that the WAL is written back without a `with` or a close.
         self._finalizer = weakref.finalize(self, Pool.close, pool, wait=False)
 
@@ -64,6 +79,7 @@ class Database:
         durability: Literal["full", "normal"] = "full",
         busy_timeout: float = 10.0,
         on_create: Callable[[apsw.Connection], None] | None = None,
+        frozen: bool = False,
     ) -> Database:
         """Open a file, made first where it is missing.
 
@@ -79,6 +95,8 @@ class Database:
             durability: `full` syncs each commit; `normal` may lose the last ones to a power cut, never to a crash.
             busy_timeout: Seconds to wait for other writers.
             on_create: Runs inside the transaction that makes the file, after the migrations.
+            frozen: Believe that nobody writes: no lock is taken, no file is made beside it, and it may lie anywhere. For
+                `read_only` alone.
 
         Raises:
             CipherMissing: `apsw` has no encryption in it.
@@ -97,16 +115,21 @@ class Database:
             raise InvalidInput("A key was given together with encrypted=False", next="Leave one of them out.")
         cipher_check()
         real = _real_path(path)
-        file_system_check(real)
+        if not frozen:
+            file_system_check(real)
         existing = _existing_check(real, create=create and not read_only, must_create=must_create)
         if existing and encrypted:
             encrypted_check(real, first_page(real))
-        found = resolve_key(key, existing=existing, path=real) if encrypted else None
+        finders = (KeyFinder(real, key),) if encrypted else ()
+        found = None
+        if finders:
+            # What a caller's function does to find the key is no business of the lock below.
+            found = finders[0].named() if existing else finders[0].for_new()
         opening = Opening(
             path=real,
             key=None,
             read_only=read_only,
-            immutable=False,
+            immutable=frozen and read_only,
             durability=durability,
             busy_timeout=busy_timeout,
             functions=tuple(functions),
@@ -119,35 +142,31 @@ class Database:
                 won = create_file(attrs.evolve(opening, key=raw), migrations, on_create)
                 if must_create and not won:
                     raise _exists(real)
-            opening, connection = _first_connection(opening, found)
+            opening, connection, found = _first_connection(opening, finders, found)
             # Whatever is opened later must be these very files.
             opening = attrs.evolve(opening, identities=identities(real))
             connection.opening = opening
             if connection.has_moved():
                 close_quietly(connection)
                 raise moved(real)
-            pool = Pool(
-                opening,
-                connection,
-                None if found is None else lambda: resolve_key(key, existing=True, path=real).material,
-            )
+            pool = Pool(opening, connection, finders, found)
         _migrated(pool, connection, migrations)
-        return cls(pool, found)
+        return cls(pool)
 
     @property
     def key_source(self) -> KeySource | None:
         """Where the key was found; None for a plain file."""
-        return None if self._found is None else self._found.source
+        return None if self._pool.found is None else self._pool.found.source
 
     @property
     def key_path(self) -> Path | None:
         """The key file, where the key came from one."""
-        return None if self._found is None else self._found.path
+        return None if self._pool.found is None else self._pool.found.path
 
     @property
     def key_made(self) -> bool:
         """Whether this opening made the default key file."""
-        return self._found is not None and self._found.made
+        return self._pool.found is not None and self._pool.found.made
 
     def __enter__(self) -> Database:
         """Return itself; leaving the block closes it."""
@@ -225,28 +244,100 @@ class Database:
         except apsw.Error as error:
             rethrow(error, self.path)
 
+    def rewrite(self, *, wait: float = 0.0) -> bool:
+        """Write every page anew, so that none has left-overs in its unused part; then they are in the WAL twice.
+
+        Where a row moves to another page, SQLite leaves a copy in what is then the unused part of the first one, also
+        with `secure_delete`. It takes about the size of the file in memory and as much in the WAL.
+
+        Args:
+            wait: Seconds to wait for other writers. Readers are in nobody's way.
+
+        Returns:
+            False where somebody wrote all that time.
+        """
+        pool = self._ready()
+        if self.read_only:
+            raise opened_for_reading(self.path)
+        if pool.inside() is not None:
+            raise Conflict("A file cannot be rewritten inside a write transaction", next="Do it after the block.")
+        try:
+            return pool.rewrite(wait)
+        except apsw.Error as error:
+            rethrow(error, self.path)
+
     def drop_pages(self) -> None:
-        """Let go of the decrypted pages that idle connections of this process keep."""
+        """Let go of the decrypted pages and statements that connections of this process keep."""
         self._ready().drop_pages()
 
-    def snapshot_to(self, target: str | os.PathLike[str], *, key: Key | None = None) -> None:
-        """Copy the committed state into a new, durable file, whole or not at all.
+    def snapshot_to(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        key: Key | None = None,
+        amend: Amend | None = None,
+        inspect: Inspect | None = None,
+    ) -> Path:
+        """Copy the committed state into a new, durable file, checked, whole or not at all.
 
         Args:
             target: The new file.
             key: The copy's key, the same as this file's by default.
+            amend: Changes the copy before it is checked.
+            inspect: Checks more of the copy than its pages and structure.
+
+        Returns:
+            Where the copy is, without symbolic links.
 
         Raises:
-            StoreExists: There is something at `target`.
+            StoreExists: There is something at `target`, or a file beside it that SQLite would take for a part of it.
             InvalidInput: A key for the copy of a plain file.
+            Corrupt: The file can't be read, or the copy is not sound.
+            DiskFull: There is no room for it.
         """
+        if os.path.lexists(target):
+            raise taken(Path(target))
         pool = self._ready()
         material = None
         if key is not None:
             if pool.opening.key is None:
                 raise InvalidInput("The copy of a plain store is plain", next="Leave the key out.")
-            material = resolve_key(key, existing=True, path=self.path).material
-        backup_to(pool, Path(os.path.realpath(target)), material)
+            material = given_key(key)
+        real = _real_path(target)
+        backup_to(pool, real, material, amend=amend, inspect=inspect)
+        return real
+
+    def rekey(
+        self, key: Key | None = None, *, key_file: str | os.PathLike[str] | None = None, keyring: bool = False
+    ) -> NewKey:
+        """Encrypt the file anew with another key; a kill at any moment leaves it with exactly one of the two.
+
+        Other processes that have it open go on where they find the new key by themselves, else they get `KeyChanged`.
+        Without any argument a new raw key goes into a key file of this store in the user's configuration directory. No
+        key is ever removed: the former one opens the copies made before.
+
+        Args:
+            key: 32 bytes, a passphrase or a callable; the caller keeps it.
+            key_file: Where to put a new raw key. There must be nothing yet.
+            keyring: Put a new raw key into the operating system's keyring.
+
+        Raises:
+            InvalidInput: A plain store, more than one of the arguments, or no acceptable key.
+            ReadOnly: The file was opened for reading.
+            Conflict: This thread is inside a transaction; or there is something at `key_file`.
+            DiskFull: Less is free than the file's size. Nothing was changed.
+            MissingExtra: The package `keyring` is not installed.
+            Busy: Another thread or process held the write lock for longer than the busy timeout.
+            KeyChanged: Another process gave it a new key, and that can't be had.
+            IoFailed, Corrupt: The new key could not be stored, or a page could not be read or written.
+        """
+        from agentmem.engine.rekey import rekey
+
+        pool = self._ready()
+        try:
+            return rekey(pool, key=key, key_file=None if key_file is None else _real_path(key_file), keyring=keyring)
+        except apsw.Error as error:
+            rethrow(error, self.path)
 
     def independent_check(self) -> list[str]:
         """Have stock SQLCipher, another build, check a snapshot: the HMAC of every page, then the structure.
@@ -257,7 +348,9 @@ class Database:
         return second_opinion(self._ready())
 
     def close(self) -> None:
-        """Close the file. Done twice it is done once. Readers of other threads close as they finish."""
+        """Close the file and all views of it. Done twice it is done once. Readers of other threads close as they finish."""
+        for view in list(self.views):
+            view.close()
         self._pool.close()
 
     def _ready(self) -> Pool:
@@ -328,21 +421,41 @@ def _existing_check(path: Path, *, create: bool, must_create: bool) -> bool:
     return True
 
 
-def _first_connection(opening: Opening, found: ResolvedKey | None) -> tuple[Opening, Connection]:
-    """Prove header and key without SQL, then open; read-only where nothing can be written, as a snapshot."""
-    if found is None:
+def _first_connection(
+    opening: Opening, finders: tuple[KeyFinder, ...], found: ResolvedKey | None
+) -> tuple[Opening, Connection, ResolvedKey | None]:
+    """Prove header and key without SQL, then open; read-only where nothing can be written, as a snapshot.
+
+    Args:
+        opening: How.
+        finders: How the key of an encrypted file is found.
+        found: The one that was named, or that a new file was just made with.
+    """
+    if not finders:
         plain_check(opening.path)
-    else:
-        opening = attrs.evolve(opening, key=raw_key_of(opening.path, found.material))
-    if not opening.read_only:
-        return opening, connect(opening, "writer")
-    return _reading_connection(opening)
+        return (*_connection(opening), None)
+    if found is not None:
+        try:
+            fresh = attrs.evolve(opening, key=raw_key_of(opening.path, found.material))
+            return (*_connection(fresh), found)
+        except WrongKey:
+            # Else another process was first to make the file, with another key of the places that are searched.
+            if finders[0].names_one():
+                raise
+    (fresh, connection), found, _ = open_found(opening, finders, _connection)
+    return fresh, connection, found
+
+
+def _connection(opening: Opening) -> tuple[Opening, Connection]:
+    if opening.read_only:
+        return _reading_connection(opening)
+    return opening, connect(opening, "writer")
 
 
 def _reading_connection(opening: Opening) -> tuple[Opening, Connection]:
     """A reader. In a directory where SQLite can't make its shared memory, a snapshot, if the WAL holds nothing."""
     frozen = attrs.evolve(opening, immutable=True)
-    if os.access(opening.path.parent, os.W_OK):
+    if opening.immutable or os.access(opening.path.parent, os.W_OK):
         return opening, connect(opening, "reader")
     wal = beside(opening.path, "-wal")
     if beside(opening.path, "-shm").exists():

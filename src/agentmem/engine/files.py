@@ -25,6 +25,7 @@ __all__ = [
     "directory_fsync",
     "file_fsync",
     "file_system_check",
+    "file_system_of",
     "file_system_type",
     "identities",
     "identity_of",
@@ -36,6 +37,7 @@ __all__ = [
     "same_file",
     "size_of",
     "temporary_beside",
+    "wal_readers",
 ]
 
 NETWORK_TYPES: Final = frozenset(
@@ -218,7 +220,7 @@ def file_system_check(path: Path) -> None:
     Raises:
         NetworkFileSystem: WAL needs shared memory and exact locks, which such a file system does not give.
     """
-    kind = _file_system_of(path)
+    kind = file_system_of(path)
     if kind in NETWORK_TYPES:
         raise NetworkFileSystem(
             f"{path} lies on a network file system ({kind})",
@@ -233,7 +235,8 @@ def file_system_check(path: Path) -> None:
         )
 
 
-def _file_system_of(path: Path) -> str:
+def file_system_of(path: Path) -> str:
+    """The type of the file system a path lies on, by the system's own name; empty where it does not tell."""
     if sys.platform == "win32":
         return _windows_drive(path)
     if sys.platform == "darwin":
@@ -310,6 +313,25 @@ def lock_pids(identity: Identity) -> set[int] | None:
         return None
     lines = [line.split() for line in locks.splitlines()]
     return {int(fields[4]) for fields in lines if len(fields) == 8 and fields[5].rpartition(":")[2] == str(identity[1])}
+
+
+# WAL_READ_LOCK(0) to (4) in the -shm file (https://www.sqlite.org/walformat.html).
+_READ_LOCK_BYTES: Final = range(123, 128)
+
+
+def wal_readers(path: Path) -> tuple[int, ...]:
+    """The pids that are inside a read transaction on a database in WAL mode, as their locks tell.
+
+    Empty where the system does not tell (all but Linux). A pid of another container is given as 0 or -1.
+    """
+    try:
+        inode = beside(path, "-shm").stat().st_ino
+        locks = Path("/proc/locks").read_text(encoding="ascii")
+    except OSError:
+        return ()
+    lines = [line.split() for line in locks.splitlines()]
+    held = (line for line in lines if len(line) == 8 and any(_covers(line, inode, byte) for byte in _READ_LOCK_BYTES))
+    return tuple(dict.fromkeys(int(line[4]) for line in held))
 
 
 def _covers(fields: Iterable[str], inode: int, offset: int) -> bool:

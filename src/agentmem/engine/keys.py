@@ -1,14 +1,12 @@
-"""Where a key comes from, what forms it may have, and how a passphrase becomes one.
+"""What forms a key may have, how a passphrase becomes a raw key, and the files that hold keys.
 
-The order: the argument; `AGENTMEM_KEY`, then `AGENTMEM_KEY_FILE`; the operating system's keyring; the key file in the
-user's configuration directory, which is made when the first new store needs one. A key is never shown: not in an error,
-a `repr`, a file name or a URI.
+A key is never shown: not in an error, a `repr`, a file name or a URI. No file with a key in it is ever overwritten,
+renamed or removed.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import re
 import secrets
@@ -20,20 +18,29 @@ from typing import Final
 
 from attrs import field, frozen
 
-from agentmem.engine.files import directory_fsync, io_failed, private_file_make, publish, temporary_beside
+from agentmem.engine.files import directory_fsync, private_file_make, publish, temporary_beside
 from agentmem.errors import InvalidInput, KeyMissing
 
 __all__ = [
+    "ENV_KEY",
+    "ENV_KEY_FILE",
+    "KEY_BYTES",
+    "SALT_BYTES",
     "Key",
     "KeySource",
     "RawKey",
     "ResolvedKey",
     "child_environment",
     "default_key_file",
+    "given_key",
+    "key_directory_make",
     "key_file_read",
+    "key_file_write",
+    "key_parsed",
     "key_text",
     "new_key",
-    "resolve_key",
+    "store_key_file",
+    "store_key_files",
     "stretch",
 ]
 
@@ -44,8 +51,6 @@ KEY_BYTES: Final = 32
 SALT_BYTES: Final = 16
 ENV_KEY: Final = "AGENTMEM_KEY"
 ENV_KEY_FILE: Final = "AGENTMEM_KEY_FILE"
-KEYRING_SERVICE: Final = "agentmem"
-KEYRING_USER: Final = "default"
 
 _STRETCH_ITERATIONS: Final = (
     256_000  # SQLCipher 4's default, so that stock SQLCipher opens the file with the passphrase
@@ -55,12 +60,18 @@ _HEX_KEY: Final = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 class KeySource(Enum):
-    """Where a key was found."""
+    """Where a key was found.
+
+    A `KEY_FILE` was named by the caller of a rekey; a `STORE_FILE` is in the user's configuration directory and belongs to
+    one store; the `DEFAULT_FILE` there guards all stores that have no key of their own.
+    """
 
     ARGUMENT = "argument"
     ENVIRONMENT = "environment"
     ENVIRONMENT_FILE = "environment_file"
     KEYRING = "keyring"
+    KEY_FILE = "key_file"
+    STORE_FILE = "store_file"
     DEFAULT_FILE = "default_file"
 
 
@@ -121,38 +132,35 @@ def default_key_file() -> Path:
     return user_config_path("agentmem", appauthor=False) / "key"
 
 
-def resolve_key(argument: Key | None, *, existing: bool, path: Path) -> ResolvedKey:
-    """Find the key of a file.
+def store_key_file(salt: bytes, number: int) -> Path:
+    """The path of a key file of one store: `keys/<salt>.key` beside the default one, then `keys/<salt>.2.key` and so on.
 
-    Args:
-        argument: What the caller gave; it wins over every other place.
-        existing: Whether the file exists already. Only for a new one is a default key file made.
-        path: The file, for the error text.
+    The salt, the first 16 bytes of the file, is no secret; a rekey keeps it, and the copies of a file have the same.
+    """
+    return default_key_file().parent / "keys" / (salt.hex() + (f".{number}" if number > 1 else "") + ".key")
+
+
+def store_key_files(salt: bytes) -> list[tuple[int, Path]]:
+    """The key files of one store that are there, by number, the newest first."""
+    first = store_key_file(salt, 1)
+    try:
+        names = os.listdir(first.parent)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise KeyMissing(f"The directory of keys {first.parent} cannot be read", why=str(error.strerror)) from error
+    pattern = re.compile(rf"{salt.hex()}(?:\.([1-9][0-9]*))?\.key")
+    found = [(int(match[1] or 1), first.parent / name) for name in names if (match := pattern.fullmatch(name))]
+    return sorted(found, reverse=True)
+
+
+def given_key(argument: Key) -> bytes | str:
+    """The key that a caller gave, asked for where it is a callable.
 
     Raises:
-        InvalidInput: A key has none of the accepted forms, or a key file is readable by others.
-        KeyMissing: No place has a key and the file exists, or `AGENTMEM_KEY_FILE` names no file.
+        InvalidInput: It has none of the accepted forms.
     """
-    if argument is not None:
-        value = argument() if callable(argument) else argument
-        return ResolvedKey(_checked(value, "the key argument"), KeySource.ARGUMENT)
-    text = os.environ.get(ENV_KEY)
-    if text is not None:
-        return ResolvedKey(_parsed(text, ENV_KEY), KeySource.ENVIRONMENT)
-    name = os.environ.get(ENV_KEY_FILE)
-    if name is not None:
-        key_path = Path(name).expanduser()
-        found = key_file_read(key_path)
-        if found is None:
-            raise KeyMissing(
-                f"{ENV_KEY_FILE} names a file that is not there: {key_path}",
-                next=f"Correct {ENV_KEY_FILE}, or unset it to use the default key.",
-            )
-        return ResolvedKey(found, KeySource.ENVIRONMENT_FILE, key_path)
-    entry = _keyring_entry()
-    if entry is not None:
-        return ResolvedKey(_parsed(entry, "the keyring entry"), KeySource.KEYRING)
-    return _default_key(existing=existing, path=path)
+    return _checked(argument() if callable(argument) else argument, "the key argument")
 
 
 def stretch(material: bytes | str, salt: bytes) -> RawKey:
@@ -216,8 +224,16 @@ def _encodable(value: str) -> bool:
     return True
 
 
-def _parsed(text: str, place: str) -> bytes | str:
-    """Read the text form of a key: `hex:` and 64 digits, or a passphrase."""
+def key_parsed(text: str, place: str) -> bytes | str:
+    """Read the text form of a key: `hex:` and 64 digits, or a passphrase.
+
+    Args:
+        text: The text.
+        place: Where it stood, for the error text.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
     if not text.startswith("hex:"):
         return _checked(text, place)
     if not _HEX_KEY.fullmatch(text, 4):
@@ -261,60 +277,37 @@ def _key_file_parsed(data: bytes, path: Path) -> bytes | str:
             return data
         raise InvalidInput(f"The key file {path} is neither text nor {KEY_BYTES} bytes") from None
     # An editor ends a file with a line end, which is no part of a passphrase.
-    return _parsed(text.removesuffix("\n").removesuffix("\r"), f"the key file {path}")
+    return key_parsed(text.removesuffix("\n").removesuffix("\r"), f"the key file {path}")
 
 
-def _keyring_entry() -> str | None:
-    """The entry of the operating system's keyring, None without the extra, a backend or an entry."""
-    try:
-        keyring = importlib.import_module("keyring")
-    except ImportError:
-        return None
-    try:
-        entry = keyring.get_password(KEYRING_SERVICE, KEYRING_USER)
-    except Exception as error:
-        # keyring's own exceptions are told by name: its module layout has moved between releases.
-        if type(error).__name__ == "NoKeyringError":
-            return None
-        raise KeyMissing(
-            "The keyring could not be read",
-            why=type(error).__name__,
-            next=f"Unlock it, or give the key as an argument or in {ENV_KEY}.",
-        ) from error
-    return None if entry is None else str(entry)
+def key_file_write(path: Path, key: bytes) -> bool:
+    """Put a raw key into a file that is not there yet: private, whole and durable, or not at all.
 
+    Returns:
+        False where there was something at the path, which is left as it is.
 
-def _default_key(*, existing: bool, path: Path) -> ResolvedKey:
-    key_path = default_key_file()
-    found = key_file_read(key_path)
-    if found is not None:
-        return ResolvedKey(found, KeySource.DEFAULT_FILE, key_path)
-    if existing:
-        raise KeyMissing(
-            f"No key was found for {path}",
-            why=f"No argument, no {ENV_KEY}, no {ENV_KEY_FILE}, no keyring entry, and no file {key_path}",
-            next="Give the key the file was made with. A new key is never made for an existing file.",
-        )
-    try:
-        made = _key_file_make(key_path)
-    except OSError as error:
-        raise io_failed(f"The key file {key_path} could not be made", error) from error
-    found = key_file_read(key_path)
-    if found is None:
-        raise KeyMissing(f"The key file {key_path} went away while it was being made")
-    return ResolvedKey(found, KeySource.DEFAULT_FILE, key_path, made=made)
-
-
-def _key_file_make(path: Path) -> bool:
-    """Make the default key file, durable before anything is encrypted with it; False where another one was first."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    Raises:
+        OSError: The system could not.
+    """
     temporary = temporary_beside(path)
     descriptor = private_file_make(temporary)
     try:
-        os.write(descriptor, key_text(new_key()).encode() + b"\n")
+        os.write(descriptor, key_text(key).encode() + b"\n")
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    won = publish(temporary, path)
-    directory_fsync(path.parent.parent)
-    return won
+    return publish(temporary, path)
+
+
+def key_directory_make(path: Path) -> None:
+    """Make a directory for keys, and the one above it, private and durable.
+
+    Raises:
+        OSError: The system could not.
+    """
+    above = path.parent
+    if not above.is_dir():
+        above.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory_fsync(above.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+    directory_fsync(above)

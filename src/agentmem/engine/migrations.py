@@ -20,6 +20,12 @@ OPERATIONAL: Final = ("meta", "lease", "request", "blob")
 LEFT: Final = "shut = 0 AND kind IN ('goal', 'step') AND status IN ('open', 'active')"
 ITEMS_LEFT: Final = "shut = 0 AND open_items > 0 AND status NOT IN ('done', 'failed', 'dropped')"
 ITEMS_CLOSED: Final = "open_items > 0 AND (shut = 1 OR status IN ('done', 'failed', 'dropped'))"
+# Events after which a record has no row, though its text is in the log still: its creation was taken back, or it was
+# made a part of another.
+GONE: Final = "substr(kind, -10) = '.withdrawn' OR substr(kind, -7) = '.merged'"
+# Unfinished tasks beneath a closed one, where nobody looks for them.
+SHUT: Final = "shut = 1 AND kind IN ('goal', 'step') AND status IN ('open', 'active')"
+DOUBTED: Final = "status = 'active' AND kind IN ('fact', 'decision', 'lesson') AND confidence < 0.5"
 # Decisions tagged `scope` say what the work may touch at all.
 RULES: Final = "kind = 'decision' AND status = 'active' AND instr(tags, '\"scope\"')"
 # The order of facts: the surest first, then the newest; imported ones as their files have them.
@@ -118,6 +124,10 @@ _PROJECTIONS = (
     # Notes with unticked items: those that count as left, and those that are closed.
     f"CREATE INDEX note_items ON note (project, root, position, id, open_items) WHERE {ITEMS_LEFT}",
     f"CREATE INDEX note_closed ON note (project, root, open_items) WHERE {ITEMS_CLOSED}",
+    f"CREATE INDEX note_shut ON note (project, root) WHERE {SHUT}",
+    # What was written down without much faith in it, the least first.
+    f"CREATE INDEX note_doubted ON note (project, confidence, root) WHERE {DOUBTED}",
+    "CREATE INDEX note_confirmed ON note (project) WHERE confirmed_at IS NOT NULL",
     # Decisions that bound the work: they are told first.
     f"CREATE INDEX note_rules ON note (project, root) WHERE {RULES}",
     # What came from elsewhere and nobody confirmed, of the kinds that would rule the work.
@@ -139,6 +149,7 @@ _PROJECTIONS = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX link_dst ON link (dst, kind)",
+    "CREATE INDEX link_overrules ON link (seq) WHERE kind IN ('contradicts', 'supersedes')",
     """
     CREATE TABLE entity (
         id INTEGER PRIMARY KEY,
@@ -160,6 +171,7 @@ _PROJECTIONS = (
     "CREATE UNIQUE INDEX entity_key ON entity (project, type, key)",
     "CREATE INDEX entity_type ON entity (project, type)",
     "CREATE INDEX entity_parent ON entity (parent) WHERE parent IS NOT NULL",
+    "CREATE INDEX entity_untrusted ON entity (project) WHERE origin IN ('import', 'tool', 'web')",
     # `project` and `type` are the entity's own, kept here so that coverage is counted from one index.
     """
     CREATE TABLE mark (
@@ -209,6 +221,7 @@ _PROJECTIONS = (
     """,
     "CREATE UNIQUE INDEX item_number ON item (note, number)",
     "CREATE INDEX item_open ON item (note, position) WHERE done = 0 AND removed = 0",
+    "CREATE INDEX item_untrusted ON item (id) WHERE removed = 0 AND origin IN ('import', 'tool', 'web')",
     """
     CREATE TABLE checkpoint (
         id INTEGER PRIMARY KEY,
@@ -240,7 +253,8 @@ _PROJECTIONS = (
     ) STRICT
     """,
     "CREATE UNIQUE INDEX summary_note ON summary (note)",
-    "CREATE INDEX summary_revision ON summary (revision)",
+    "CREATE INDEX summary_revision ON summary (revision, note)",
+    "CREATE INDEX summary_untrusted ON summary (id) WHERE origin IN ('import', 'tool', 'web')",
     # What was copied from another store: the record that the other's record of this seq became here.
     """
     CREATE TABLE copied (
@@ -364,7 +378,10 @@ SCHEMA: Final = (
             _EVENT,
             "CREATE INDEX event_record ON event (record)",
             "CREATE INDEX event_project ON event (project)",
+            # Which projects became part of one: their history is its own then.
+            "CREATE INDEX event_merged ON event (project) WHERE kind = 'project.merged'",
             "CREATE INDEX event_session ON event (session) WHERE session IS NOT NULL",
+            f"CREATE INDEX event_gone ON event (record) WHERE {GONE}",
             *_PROJECTIONS,
             *_OPERATIONAL,
             *_SEARCH,

@@ -10,29 +10,28 @@ from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 from time import monotonic
-from typing import Final, TypeVar
+from typing import Final
 
 import apsw
-import attrs
 
 from agentmem.engine.connection import Connection, Opening, Role, close_quietly, connect, number_of
-from agentmem.engine.faults import closed, moved, newer_file, rethrow
+from agentmem.engine.faults import closed, moved, newer_file
 from agentmem.engine.files import identities, lock_pids, same_file
 from agentmem.engine.forks import GATE
-from agentmem.engine.pages import raw_key_of
+from agentmem.engine.growth import Growth
+from agentmem.engine.keys import ResolvedKey
+from agentmem.engine.lookup import KeyFinder
+from agentmem.engine.renewal import UNDECIPHERED, renew_key, renewing
 from agentmem.engine.schema import user_version
 from agentmem.engine.sessions import ReadSession, Turn, WriteSession
 from agentmem.engine.stays import Place, Places, Stay
-from agentmem.errors import Busy, Conflict, KeyChanged, KeyMissing, StorageWarning, WrongKey
+from agentmem.errors import Busy, Conflict, StorageWarning
 
 __all__ = ["READERS", "Pool"]
 
 READERS: Final = 4
 _MOMENT_SECONDS: Final = 0.01
 _SPILL: Final = apsw.SQLITE_DBSTATUS_CACHE_SPILL
-_UNDECIPHERED: Final = (apsw.NotADBError, apsw.CorruptError, WrongKey)
-
-T = TypeVar("T")
 
 
 class Reader(threading.local):
@@ -52,30 +51,39 @@ class Pool:
         refusing: Empty while a commit is allowed. What asks is a hook, in C, since one in Python could be interrupted.
         intact: Not empty from BEGIN on; any rollback, SQLite's own too, empties it.
         local: The reading of each thread.
+        hurried: The busy timeout of the writer is a shorter one until `write_end`.
+        era: Changes whenever connections of before are to be used no more.
         mending: Held by who ends a transaction in the place of its blocks.
+        readers: How many may read at a time.
     """
+
+    readers: int = READERS
 
     def __init__(
         self,
         opening: Opening,
         first: Connection,
-        key_again: Callable[[], bytes | str] | None,
+        finders: tuple[KeyFinder, ...] = (),
+        found: ResolvedKey | None = None,
     ) -> None:
         """Begin with a connection that is open already.
 
         Args:
             opening: How it was opened.
             first: The connection, a reader for a file opened for reading, else the writer.
-            key_again: Asks where the key came from once more, after another process changed it.
+            finders: How its key is found again, after another process changed it; none for a plain file.
+            found: Its key, and where that was found.
         """
         self.opening = opening
+        self.finders = finders
+        self.found = found
         self.pid = os.getpid()
-        self.closed = False
-        self.spoilt = False
+        self.closed = self.spoilt = False
+        self.growth = Growth(opening.path)
         self.idle: list[Connection] = []
         self.writer: Connection | None = None
-        self._hurried = False
-        self._key_again = key_again
+        self.hurried = False
+        self.era = first.era = object()
         self._locks_make()
         if opening.read_only:
             self.idle.append(first)
@@ -86,12 +94,13 @@ class Pool:
     def _locks_make(self) -> None:
         self.writing: WriteSession | None = None
         self.writing_places = Places(1)
-        self.reading_places = Places(READERS)
+        self.reading_places = Places(self.readers)
         self.refusing: list[bool] = [True]
         self.intact: list[bool] = []
         self.local = Reader()
         self.mending = threading.RLock()
         self._watcher: Connection | None = None
+        self._watchers = 0
         self._watcher_lock = threading.RLock()
         self._fork_places: list[Place] = []
         self._fork_ready = False
@@ -136,14 +145,18 @@ class Pool:
         Raises:
             StoreMissing, StoreReplaced: There is no file at the path any more, or another one.
         """
-        try:
-            return self._write_begin()
-        except _UNDECIPHERED as error:
-            self._renew_key(self.opening, error)
-            return self._write_begin()
+        while True:
+            try:
+                return self._write_begin()
+            except UNDECIPHERED as error:
+                renew_key(self, self.opening, error)
 
     def _write_begin(self) -> Connection:
         connection = self.writer
+        if connection is not None and self.outdated(connection):
+            self.writer = None
+            close_quietly(connection)
+            connection = None
         if connection is None:
             connection = self._writer_take(connect(self.opening, "writer"))
         self.intact.clear()
@@ -169,6 +182,7 @@ class Pool:
         # A statement that runs after SQLite itself rolled the transaction back would commit alone; this refuses it.
         connection.set_commit_hook(partial(bool, self.refusing))
         connection.set_rollback_hook(self.intact.clear)
+        connection.era = self.era
         self.writer = connection
         return connection
 
@@ -209,9 +223,9 @@ class Pool:
         if spent:
             close_quietly(connection)
             self.writer = None
-        elif self._hurried:
+        elif self.hurried:
             connection.set_busy_timeout(round(self.opening.busy_timeout * 1000))
-            self._hurried = False
+            self.hurried = False
         return bool(self.intact)
 
     # The readers
@@ -224,11 +238,11 @@ class Pool:
         """
         if not self.reading_places.take(session, self.opening.busy_timeout):
             raise Busy(
-                f"All {READERS} readers of {self.opening.path} are in use in this process",
+                f"All readers of {self.opening.path} are in use in this process",
                 why="Other threads kept them for longer than the busy timeout",
                 next="Make read blocks shorter, or open with a longer busy_timeout.",
             )
-        return self._renewing(lambda: self._read_begin(session.box))
+        return renewing(self, lambda: self._read_begin(session.box))
 
     def _read_begin(self, box: list[Connection]) -> Connection:
         self._reader_take(box)
@@ -254,12 +268,13 @@ class Pool:
         box.append(self._side_connection("reader"))
 
     def outdated(self, connection: Connection) -> bool:
-        """Whether a connection was opened with a key that has been replaced since."""
-        return connection.opening is not self.opening
+        """Whether a connection was opened with a key that has been replaced since, or may hold what was purged since."""
+        return connection.opening is not self.opening or connection.era is not self.era
 
     def _side_connection(self, role: Role) -> Connection:
         connection = connect(self.opening, role)
         connection.execute("PRAGMA query_only = ON").fetchall()
+        connection.era = self.era
         return connection
 
     def data_version(self) -> int:
@@ -269,11 +284,16 @@ class Pool:
             with self._watcher_lock:
                 if self.closed:
                     raise closed(self.opening.path)
+                if self._watcher is not None and self.outdated(self._watcher):
+                    close_quietly(self._watcher)
+                    self._watcher = None
                 if self._watcher is None:
                     self._watcher = self._side_connection("watcher")
-                return number_of(self._watcher, "PRAGMA data_version")
+                    self._watchers += 1
+                # Each connection counts from a number of its own, so the numbers of two must not meet.
+                return (self._watchers << 32) + number_of(self._watcher, "PRAGMA data_version")
 
-        return self._renewing(ask)
+        return renewing(self, ask)
 
     def checkpoint(self, wait: float) -> bool:
         """Write the WAL back and cut it.
@@ -284,69 +304,61 @@ class Pool:
         Returns:
             False where a reader or writer was in the way all that time.
         """
+        return self._alone(lambda connection: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE), wait)
+
+    def rewrite(self, wait: float) -> bool:
+        """Write every page anew, through the WAL.
+
+        Args:
+            wait: Seconds to wait for other writers.
+
+        Returns:
+            False where one was in the way all that time.
+        """
+
+        def vacuum(connection: Connection) -> None:
+            self.refusing.clear()
+            connection.execute("VACUUM")
+
+        return self._alone(vacuum, wait)
+
+    def _alone(self, action: Callable[[Connection], object], wait: float) -> bool:
+        """Do something with the writer outside of a transaction; False where somebody was in the way for so long."""
         try:
             with Turn(self, wait):
-                self._hurried = True
+                self.hurried = True
                 if self.writer is not None:
                     self.writer.set_busy_timeout(round(wait * 1000))
                 connection = self.write_begin()
                 connection.execute("ROLLBACK")
                 connection.set_busy_timeout(round(wait * 1000))
-                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                action(connection)
         except (Busy, apsw.BusyError, apsw.LockedError):
             return False
         return True
 
     # A new key
 
-    def _renewing(self, action: Callable[[], T]) -> T:
-        """Run an action of a reader; if it meets another key, ask for the key again and run it once more."""
-        opening = self.opening
-        try:
-            return action()
-        except _UNDECIPHERED as error:
-            if self.inside() is not None:
-                self._renew_key(opening, error)
-            else:
-                with Turn(self, opening.busy_timeout):
-                    self._renew_key(opening, error)
-            return action()
+    def key_replace(self, fresh: Opening, found: ResolvedKey | None) -> None:
+        """Go on with another key: from now on connections are opened with it, and none of the former ones is used again.
 
-    def _renew_key(self, used: Opening, cause: Exception) -> None:
-        """After a page did not decrypt: go on with the new key where there is one, else say what is wrong.
+        Only for who has the place in `writing_places`. A reader in the middle of a transaction finishes.
 
         Args:
-            used: What was open when it happened: another thread may have renewed the key since.
-            cause: What SQLite said.
+            fresh: How a connection is opened now.
+            found: The key, and where it was found.
         """
-        if self.opening is not used:
-            return
-        path = used.path
-        if self._key_again is None:
-            rethrow(cause, path)
-        try:
-            fresh = attrs.evolve(used, key=raw_key_of(path, self._key_again()))
-            close_quietly(connect(fresh, "watcher"))
-        except (WrongKey, KeyMissing):
-            raise KeyChanged(
-                f"{path} no longer opens with its key",
-                why="Another process gave it a new key, or its first page was damaged",
-                next="Open it again with the new key.",
-            ) from cause
-        if fresh.key == used.key:
-            rethrow(cause, path)
-        self._connections_renew(fresh)
-
-    def _connections_renew(self, fresh: Opening) -> None:
-        # Closed without a checkpoint: with the old key it could not decrypt what it copies.
+        # An interrupt from here on is mended by who finds a connection outdated.
         self.opening = fresh
-        if self.writer is not None:
-            close_quietly(self.writer)
-            self.writer = None
+        self.found = found
+        # Closed without a checkpoint: with the old key it could not decrypt what it copies.
+        writer, self.writer = self.writer, None
+        if writer is not None:
+            close_quietly(writer)
         with self._watcher_lock:
-            if self._watcher is not None:
-                close_quietly(self._watcher)
-                self._watcher = None
+            watcher, self._watcher = self._watcher, None
+            if watcher is not None:
+                close_quietly(watcher)
         self.idle_close(quietly=True)
 
     # The end
@@ -405,13 +417,23 @@ class Pool:
                 connection.close()
 
     def drop_pages(self) -> None:
-        """Let go of decrypted pages. Connections in use read the changed ones anew by themselves."""
+        """Let go of what connections keep in memory: decrypted pages, and statements with the values last bound to them.
+
+        Those in use are closed when they are put back; the writer, where it is in use, before it is used again.
+        """
+        self.era = object()
         self.idle_close()
         if self.inside() is not None or self.writer is None:
             return
         with contextlib.suppress(Busy), Turn(self, 0.0):
-            if self.writer is not None:
-                self.writer.execute("PRAGMA shrink_memory")
+            left = self.writer
+            if left is not None and self.outdated(left):
+                self.writer = None
+                try:
+                    # Before the other is closed: with the last connection SQLite takes the WAL away.
+                    self._writer_take(connect(self.opening, "writer"))
+                finally:
+                    close_quietly(left)
 
     # A file that was moved, deleted or replaced
 
@@ -452,7 +474,7 @@ class Pool:
         self._fork_ready = False
         wanted = [] if self.inside() is not None else [self.writing_places]
         reading = self.local.session
-        wanted += [self.reading_places] * (READERS - (reading is not None and reading.alive()))
+        wanted += [self.reading_places] * (self.readers - (reading is not None and reading.alive()))
         for places in wanted:
             self._fork_places.append(Place())
             if not places.take(self._fork_places[-1], max(0.0, deadline - monotonic())):

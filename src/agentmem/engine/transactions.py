@@ -175,15 +175,19 @@ class WriteBlock(Held):
 
     def _end(self, session: WriteSession, stay: Stay, *, failed: bool) -> None:
         pool, connection = self._pool, self._connection
+        grown = ""
         try:
             if not failed:
                 if not connection.in_transaction:
                     raise _rolled_back(pool.opening.path)
                 pool.commit(connection, stay.began)
+                grown = pool.growth.after_commit(pool, connection)
         except apsw.Error as error:
             rethrow(error, pool.opening.path)
         finally:
             session.end()
+        if grown:
+            warnings.warn(grown, StorageWarning, stacklevel=3)
         _held_warn(stay.began, "write", "no other writer could go on")
 
 

@@ -54,6 +54,12 @@ def whole(connection: apsw.Connection, text: str) -> dict[str, Any]:
     return filled
 
 
+def outline(text: str) -> dict[str, Any]:
+    """The payload of what is stored, its long texts by their hashes."""
+    found: dict[str, Any] = plain(text[1:] if text.startswith(_MARK) else text)
+    return found
+
+
 def release(connection: apsw.Connection, text: str) -> None:
     """Forget the uses that a stored payload makes of blobs, and those blobs that nothing uses any more."""
     for hashed in named(text):

@@ -19,9 +19,10 @@ from agentmem.engine.database import Database
 from agentmem.engine.faults import entered_twice, not_entered
 from agentmem.engine.stays import Held
 from agentmem.engine.transactions import WriteBlock
-from agentmem.errors import Closed, Conflict, Corrupt, InvalidInput, shown
+from agentmem.errors import Closed, Conflict, InvalidInput, shown
 from agentmem.log import blobs, chain
 from agentmem.log.canonical import canonical
+from agentmem.log.check import ChainCheck, check_some
 from agentmem.log.kinds import Kinds
 from agentmem.types import Actor, Event, Head, Transit
 
@@ -226,8 +227,10 @@ class Ledger:
         self.store = store
         self.clock = clock if clock is system_clock else _sound(clock)
         self.genesis = chain.genesis(store)
+        # Whether the log is looked at as it was: what is missing at its end may come later.
+        self.past = False
         # What the last look at `meta` said of purges: their number, and whose is not finished; when that was tried last.
-        self.epoch: str | None = None
+        self.epoch: int | None = None
         self.unclean: str | None = None
         self.tried = 0.0
 
@@ -253,8 +256,9 @@ class Ledger:
     def head(self) -> Head:
         """The end of the log: (store id, seq, chain)."""
         with self.database.read() as connection:
+            self.identify(connection)
             seq, last = connection.execute(_LAST).fetchone() or (0, self.genesis)
-        return Head(self.store, seq, last.hex())
+            return Head(self.store, seq, last.hex())
 
     def read(
         self,
@@ -294,23 +298,31 @@ class Ledger:
             row = connection.execute(f"SELECT {COLUMNS} FROM event WHERE seq = ?", (seq,)).fetchone()
             return None if row is None else decode(connection, self.kinds, row)
 
-    def check(self, head: Head | None = None) -> int:
+    def check(self, head: Head | None = None) -> Head:
         """Compute the chain anew over all stored bytes.
+
+        In pieces, each a short read transaction, so that the write-ahead log can be cut meanwhile: the log only grows,
+        and a purge leaves what the chain is made of. What is written after the beginning is not looked at.
 
         Args:
             head: A head noted earlier; the log must still contain exactly it.
 
         Returns:
-            The number of events checked.
+            The head of what was checked.
 
         Raises:
             Corrupt: An event is missing or was changed; names the first.
             Conflict: `head` is of another store.
         """
+        until = self.head().seq
         if head is not None and head.store != self.store:
             raise Conflict("The head is of another store", why=f"It names store {head.store}, this is {self.store}")
-        with self.database.read(long=True) as connection:
-            return _check(connection, self.store, head)
+        check = ChainCheck(self.store, head)
+        more = True
+        while more:
+            with self.database.read(long=True) as connection:
+                more = check_some(check, connection, until)
+        return check.end()
 
 
 def decode(connection: apsw.Connection, kinds: Kinds, row: tuple[Any, ...]) -> Event:
@@ -325,45 +337,6 @@ def events(connection: apsw.Connection, kinds: Kinds, *, until: int | None = Non
     sql = f"SELECT {COLUMNS} FROM event WHERE seq <= ? ORDER BY seq"
     for row in connection.execute(sql, (2**63 - 1 if until is None else until,)):
         yield decode(connection, kinds, row)
-
-
-_RESTORE = "Restore the latest backup that verifies"
-_COMPARE = "Compare with a backup of that time"
-
-
-def _check(connection: apsw.Connection, store: str, noted: Head | None) -> int:
-    previous, expected = chain.genesis(store), 1
-    sessions: dict[int, bytes] = {}
-    if noted is not None and noted.seq == 0 and noted.chain != previous.hex():
-        raise Corrupt("The noted head is not of the beginning of this log", next=_COMPARE)
-    sql = f"SELECT {COLUMNS}, salt, session_chain FROM event ORDER BY seq"
-    for row in connection.execute(sql):
-        seq, session = row[0], row[7]
-        if seq != expected:
-            raise Corrupt(f"Event {expected} is missing from the log", next=_RESTORE)
-        if row[13] is not None and (row[16] is None or chain.digest(row[16], row[13]) != row[14]):
-            raise Corrupt(f"The payload of event {seq} does not match its digest", next=_RESTORE)
-        head = chain.header(*row[:13])
-        previous = chain.link(previous, head, row[14])
-        if previous != row[15]:
-            raise Corrupt(
-                f"The chain is broken at event {seq}", why="Its header or an earlier event changed", next=_RESTORE
-            )
-        if session is not None:
-            before = sessions.get(session) or chain.session_genesis(store, session)
-            sessions[session] = chain.link(before, head, row[14])
-            if sessions[session] != row[17]:
-                raise Corrupt(f"The chain of session {session} is broken at event {seq}", next=_RESTORE)
-        if noted is not None and noted.seq == seq and noted.chain != previous.hex():
-            raise Corrupt(f"The log differs from the noted head at event {seq}", next=_COMPARE)
-        expected += 1
-    if noted is not None and noted.seq >= expected:
-        raise Corrupt(
-            f"The log ends at event {expected - 1}, before the noted head {noted.seq}",
-            why="Later events are gone, as after a restore of an older copy",
-            next=_COMPARE,
-        )
-    return expected - 1
 
 
 def refuse_void(value: object) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Final
+from typing import Final, cast
 
 import apsw
 from attrs import frozen
@@ -31,12 +31,14 @@ class Table:
 
     Attributes:
         name: Its name.
+        columns: The names of its columns, in order.
         make: The table itself.
         early: The indexes that a fold reads by.
         late: All others.
     """
 
     name: str
+    columns: tuple[str, ...]
     make: str
     early: tuple[str, ...]
     late: tuple[str, ...]
@@ -50,15 +52,18 @@ def tables() -> dict[str, Table]:
         for migration in SCHEMA:
             for statement in migration.script:
                 scratch.execute(statement)
-        rows = scratch.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
+        listed = scratch.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+        made = cast("list[tuple[str, str, str, str]]", listed.fetchall())
+        indexes = [(table, name, _placed(sql)) for type, name, table, sql in made if type == "index"]
+        found = {}
+        for name, sql in [(name, sql) for type, name, _, sql in made if type == "table" and _HEAD.match(sql)]:
+            columns = tuple(row[1] for row in scratch.execute(f"PRAGMA table_info({name})"))
+            own = [(index, sql) for table, index, sql in indexes if table == name]
+            early = tuple(sql for index, sql in own if index in _READ_BY_APPLY)
+            late = tuple(sql for index, sql in own if index not in _READ_BY_APPLY)
+            found[name] = Table(name, columns, _placed(sql), early, late)
     finally:
         scratch.close()
-    found = {}
-    for name, sql in [(row[1], row[3]) for row in rows if row[0] == "table" and row[3].startswith("CREATE TABLE ")]:
-        indexes = {row[1]: _placed(row[3]) for row in rows if row[0] == "index" and row[2] == name}
-        early = tuple(sql for index, sql in indexes.items() if index in _READ_BY_APPLY)
-        late = tuple(sql for index, sql in indexes.items() if index not in _READ_BY_APPLY)
-        found[name] = Table(name, _placed(sql), early, late)
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
+from agentmem.engine.migrations import GONE
 from agentmem.past import folding
 from agentmem.records import tree
 from agentmem.records.base import Source
@@ -42,7 +43,7 @@ class Closure:
 
 
 def of_records(source: Source, starts: Iterable[tuple[int, RecordType]]) -> Closure:
-    """The records with all beneath them: subtrees, checklist items, summaries, checkpoints; undone ones too."""
+    """The records with all beneath them: subtrees, checklist items, summaries, checkpoints; undone and merged ones too."""
     found = Closure()
     for record, of in starts:
         if of == "project":
@@ -50,10 +51,12 @@ def of_records(source: Source, starts: Iterable[tuple[int, RecordType]]) -> Clos
         else:
             _take(source, found, of, record)
     _hanging(source, found)
-    for record, of, hangs_on in _withdrawn(source):
-        # Oldest first, so that one beneath another is found after it.
-        if any(above in found for above in hangs_on):
+    gone = list(_rowless(source))
+    # One of them may have been beneath another, older or younger than itself.
+    while more := [each for each in gone if each[0] not in found and any(above in found for above in each[2])]:
+        for record, of, _ in more:
             found.add(of, record)
+        _hanging(source, found)
     return found
 
 
@@ -70,18 +73,23 @@ def _project(source: Source, found: Closure, project: int) -> None:
     for of in tables:
         for (record,) in source.rows(f"SELECT id FROM {of} WHERE project = ?", (project,)):
             found.add(of, record)
-    sql = "SELECT DISTINCT record, type FROM event WHERE project = ? AND kind LIKE '%.withdrawn'"
+    sql = f"SELECT DISTINCT record, type FROM event WHERE ({GONE}) AND project = ?"
     for record, of in source.rows(sql, (project,)):
-        if source.row(f"SELECT 1 FROM {of} WHERE id = ?", (record,)) is None:
+        if _gone(source, of, record):
             found.add(of, record)
     found.add("project", project)
 
 
 def _hanging(source: Source, found: Closure) -> None:
-    hangs: tuple[tuple[RecordType, str], ...] = (("item", "note"), ("summary", "note"), ("checkpoint", "task"))
+    hangs: tuple[tuple[RecordType, str], ...] = (
+        # Of one that was purged only the number is left.
+        ("item", "text IS NOT NULL AND note"),
+        ("summary", "note"),
+        ("checkpoint", "task"),
+    )
     notes = list(found.of.get("note", ()))
-    for of, column in hangs:
-        for (record,) in _in(source, f"SELECT id FROM {of} WHERE {column} IN", notes):
+    for of, which in hangs:
+        for (record,) in _in(source, f"SELECT id FROM {of} WHERE {which} IN", notes):
             found.add(of, record)
 
 
@@ -92,18 +100,27 @@ def _in(source: Source, sql: str, records: list[int], values: tuple[Any, ...] = 
         yield from source.rows(f"{sql} ({', '.join('?' * len(part))})", (*part, *values))
 
 
-def _withdrawn(source: Source) -> Iterator[tuple[int, RecordType, tuple[int, ...]]]:
-    """Records whose creation was undone: their text is in the log still. With what they once belonged to."""
-    rows = source.rows("SELECT DISTINCT record, type FROM event WHERE kind LIKE '%.withdrawn' ORDER BY record")
+def _rowless(source: Source) -> Iterator[tuple[int, RecordType, tuple[int, ...]]]:
+    """Records that have no row, while their text is in the log still. With what they once belonged to."""
+    rows = source.rows(f"SELECT DISTINCT record, type FROM event WHERE {GONE}")
     for record, of in rows:
-        if source.row(f"SELECT 1 FROM {of} WHERE id = ?", (record,)) is None:
+        if _gone(source, of, record):
             yield record, of, tuple(_belonged(events_of(source, record)))
+
+
+def _gone(source: Source, of: RecordType, record: int) -> bool:
+    """Whether a record whose creation was undone once, or that was merged, is not there now, and was not purged since."""
+    if source.row(f"SELECT 1 FROM {of} WHERE id = ?", (record,)) is not None:
+        return False
+    (last,) = source.one("SELECT kind FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (record,))
+    return not last.endswith(".forgotten")
 
 
 def _belonged(events: Iterable[Event]) -> Iterator[int]:
     for event in events:
-        for given in () if event.payload is None else (event.payload, event.payload.get("set", {})):
-            for name in ("parent", "note", "task"):
+        payload = event.payload or {}
+        for given in (payload, payload.get("set", {}), payload.get("state", {})):
+            for name in ("parent", "note", "task", "into"):
                 if given.get(name) is not None:
                     yield given[name]
 

@@ -23,9 +23,8 @@ from agentmem.types import Event
 _OF_OTHERS: Final = frozenset(("root", "shut", "open_items", "touched"))
 _MARK_KEY: Final = frozenset(("entity", "name", "project", "type"))
 _LINK_KEY: Final = frozenset(("src", "kind", "dst"))
-# Kinds that change nothing of a record's state.
-_CLAIM: Final = ".claim."
-_RESTATED: Final = ".restated"
+RESTATED: Final = ".restated"
+"""The end of the kinds that hold the whole state of a record."""
 
 
 @frozen
@@ -73,8 +72,8 @@ class Scratch:
         """Apply the record's next event."""
         self._kinds.apply(self.connection, event)
         if event.payload is None:
-            self._known = self._known and _CLAIM in event.kind
-        elif event.kind.endswith(_RESTATED):
+            self._known = self._known and is_claim(event.kind)
+        elif event.kind.endswith(RESTATED):
             self._known = True
 
     def state(self, of: str, record: int) -> State | None:
@@ -95,6 +94,11 @@ class Scratch:
         names = _columns(table)
         rows = self.connection.execute(f"SELECT {', '.join(names)} FROM {table} WHERE {column} = ?", (record,))
         return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def is_claim(kind: str) -> bool:
+    """Whether events of a kind change nothing of a record but who holds it."""
+    return ".claim." in kind
 
 
 def _without(row: dict[str, Any], keys: frozenset[str]) -> dict[str, Any]:

@@ -3,22 +3,22 @@
 `forget` ends records. `redact` takes away earlier texts of one that stays. Both are one transaction: events that say what
 happened, then the payloads they make needless are erased. FTS5 keeps a term in places that its secure-delete does not
 reach, in the leaves of other segments and in `search_idx`; merging all segments into one, around a row that is added
-before and deleted after, clears these.
+before and deleted after, clears these. After the commit all pages are written anew and the write-ahead log is emptied,
+see `records.cleaning`.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from attrs import evolve
 
 from agentmem.errors import Conflict, InvalidInput, NotFound
-from agentmem.limits import BLOB_CHARS
 from agentmem.log.canonical import canonical, plain
 from agentmem.log.erase import erase
 from agentmem.past.closure import Closure, events_of, of_records, pointing
+from agentmem.past.elsewhere import also_found, texts_in, texts_of
 from agentmem.records import claims, cleaning, refs, validate, whole
 from agentmem.records.base import Binding, Source, Unit, View
 from agentmem.records.entities import matching
@@ -29,14 +29,12 @@ CLEANED: Final = (
     "log", "tables", "full-text index", "long texts", "claims", "arguments of requests", "statistics", "free pages",
     "write-ahead log", "caches",
 )  # fmt: skip
+_CLEANED_LAST: Final = ("free pages", "write-ahead log")
 SURVIVES: Final = (
     "headers of the events: kinds, times, labels of author and run, request ids",
     "copies made earlier: backups, exports, copies of the disk or of memory",
 )
-_WAIT_SECONDS: Final = 2.0  # for readers to finish, before the emptying of the WAL is left to the next writer
-_TEXTS_SOUGHT: Final = 20  # texts of a purge that are looked for elsewhere
-_TEXT_SOUGHT_CHARS: Final = 8  # from this length on
-_FOUND_IN: Final = 100
+_WAIT_SECONDS: Final = 2.0  # for others to finish, before the cleaning of pages and WAL is left to the next writer
 
 # What is purged first stands on what is purged after.
 _ORDER: Final[tuple[RecordType, ...]] = ("item", "summary", "checkpoint", "note", "entity", "checks", "project")
@@ -58,6 +56,8 @@ def forget(
     chosen = sum((named is not None, project is not None, type is not None))
     if chosen != 1:
         raise InvalidInput("Name what to forget in one way", next="Give records, or project=, or type= with where=")
+    if type is None and (where is not None or parameters):
+        raise InvalidInput("where= and its parameters need type=", why="They choose among the entities of a type")
 
     def starts(source: Unit | View) -> list[tuple[int, RecordType]]:
         if named is not None:
@@ -68,9 +68,12 @@ def forget(
         return [(record, "entity") for (record,) in source.rows(f"SELECT e.id {rows} ORDER BY e.id", bound)]
 
     def plan(source: Unit | View) -> Closure:
-        found = of_records(source, starts(source))
-        for record in found:
+        begun = starts(source)
+        for record, _ in begun:
             _refuse_purged(source, record)
+        found = of_records(source, begun)
+        for record in found:
+            claims.refuse(source, record, run=binding.actor.run, now=source.now)
         return found
 
     if dry_run:
@@ -93,6 +96,7 @@ def redact(
     def plan(source: Unit | View) -> tuple[int, RecordType, list[int]]:
         record, of = refs.recorded(source, ref)
         _refuse_purged(source, record)
+        claims.refuse(source, record, run=binding.actor.run, now=source.now)
         if of != "entity" and (attr is not None or check is not None):
             raise InvalidInput(f"#{record} is a {of}", why="attr= and check= are of entities")
         events = [event for event in events_of(source, record) if _mentions(event, attr, check)]
@@ -104,7 +108,7 @@ def redact(
     if dry_run:
         with binding.reading() as view:
             record, of, seqs = plan(view)
-            return Receipt((record,) if seqs else (), types={of: 1} if seqs else {}, events=tuple(seqs), dry_run=True)
+            return _redaction_planned(view, record, of, seqs, attr, check)
     arguments = {"ref": ref, "attr": attr, "check": check}
     return _purged(binding, "redact", arguments, request_id, lambda unit: _redact(unit, *plan(unit), attr, check))
 
@@ -127,10 +131,8 @@ def _purged(
     if binding.actor.origin in UNTRUSTED:
         raise InvalidInput(f"Text from {binding.actor.origin} purges nothing", next="Purge as a user or an agent")
     receipt = binding.run(verb, arguments, request_id, command)
-    if receipt.ids and not receipt.repeated:
-        cleaning.drop_caches(ledger.database)
     pending = not cleaning.finish(ledger, wait=_WAIT_SECONDS)
-    cleaned = tuple(each for each in receipt.cleaned if not (pending and each == "write-ahead log"))
+    cleaned = tuple(each for each in receipt.cleaned if not (pending and each in _CLEANED_LAST))
     return evolve(receipt, wal_pending=pending, cleaned=cleaned, head=ledger.head())
 
 
@@ -149,12 +151,35 @@ def _refuse_purged(source: Source, record: int) -> None:
 
 def _planned(view: View, found: Closure) -> Receipt:
     """What a purge would do."""
-    events = [event for record in found for event in events_of(view, record)]
+    records = list(found)
+    if not records:
+        return Receipt((), dry_run=True, head=view.binding.ledger.head())
+    events = [event for record in records for event in events_of(view, record)]
+    written = [event for event in events if _erased(event)]
+    detached = dict.fromkeys(record for _, record, _, _ in pointing(view, found))
+    for record in detached:
+        claims.refuse(view, record, run=view.binding.actor.run, now=view.now)
     return Receipt(
-        tuple(found), changed=len(tuple(found)), types=found.types(),
-        events=tuple(event.seq for event in events if event.payload is not None),
-        detached=tuple(dict.fromkeys(record for _, record, _, _ in pointing(view, found))),
-        also_found_in=_also_found(view, found, events), survives=SURVIVES, dry_run=True, head=view.binding.ledger.head(),
+        tuple(records), changed=len(records), types=found.types(), events=tuple(event.seq for event in written),
+        digests=tuple(event.digest.hex() for event in written), detached=tuple(detached),
+        also_found_in=also_found(view, records, texts_of(events)), survives=SURVIVES, dry_run=True,
+        head=view.binding.ledger.head(),
+    )  # fmt: skip
+
+
+def _redaction_planned(
+    view: View, record: int, of: RecordType, seqs: list[int], attr: str | None, check: str | None
+) -> Receipt:
+    """What a redaction would do."""
+    if not seqs:
+        return Receipt((), dry_run=True, head=view.binding.ledger.head())
+    erased = [event for event in events_of(view, record) if event.seq in seqs]
+    now = _redacted(whole.state(view.connection, of, record), attr, check)
+    return Receipt(
+        (record,), changed=1, types={of: 1}, events=tuple(event.seq for event in erased),
+        digests=tuple(event.digest.hex() for event in erased),
+        also_found_in=also_found(view, [record], texts_of(erased) - texts_in(now)), survives=SURVIVES, dry_run=True,
+        head=view.binding.ledger.head(),
     )  # fmt: skip
 
 
@@ -162,18 +187,22 @@ def _forget(unit: Unit, found: Closure) -> Receipt:
     records = list(found)
     if not records:
         return Receipt((), transit=unit.transit)
-    for record in records:
-        claims.guard(unit, record)
     events = {record: events_of(unit, record) for record in records}
-    elsewhere = _also_found(unit, found, [event for each in events.values() for event in each])
+    elsewhere = also_found(unit, records, texts_of(event for each in events.values() for event in each))
     detached = _detach(unit, found)
     for of in _ORDER:
         for record in sorted(found.of.get(of, ()), reverse=True):
-            payload = {"touched": touched} if (touched := _traces(unit, of, record, events[record], found)) else {}
+            payload: dict[str, Any] = {}
+            if touched := _traces(unit, of, record, events[record], found):
+                payload["touched"] = touched
+            if of == "item":
+                note, number = unit.one("SELECT note, number FROM item WHERE id = ?", (record,))
+                if note not in found and unit.row("SELECT 1 FROM note WHERE id = ?", (note,)):
+                    payload |= {"note": note, "number": number}
             unit.append(
                 f"{of}.forgotten", payload, record=record, project=_project_of(unit, of, record, events[record])
             )
-    erased = erase(unit.connection, [event.seq for each in events.values() for event in each])
+    erased = erase(unit.connection, [event.seq for each in events.values() for event in each if _erased(event)])
     _clean(unit, records)
     return Receipt(
         tuple(records), changed=len(records), types=found.types(), events=tuple(seq for seq, _ in erased),
@@ -182,18 +211,19 @@ def _forget(unit: Unit, found: Closure) -> Receipt:
     )  # fmt: skip
 
 
+def _erased(event: Event) -> bool:
+    """Whether a purge of the record erases the event. What it was merged into stays: a replay needs it."""
+    return event.payload is not None and not event.kind.endswith(".merged")
+
+
 def _redact(unit: Unit, record: int, of: RecordType, seqs: list[int], attr: str | None, check: str | None) -> Receipt:
     if not seqs:
         return Receipt((), transit=unit.transit)
-    claims.guard(unit, record)
     events = events_of(unit, record)
-    now = whole.state(unit.connection, of, record)
+    now = _redacted(whole.state(unit.connection, of, record), attr, check)
+    gone = texts_of(event for event in events if event.seq in seqs) - texts_in(now)
+    elsewhere = also_found(unit, [record], gone)
     if now is not None:
-        if attr is not None:
-            now["attrs"] = canonical({name: value for name, value in plain(now["attrs"]).items() if name != attr})
-        if check is not None and check in now["marks"]:
-            result, _, _, *rest = now["marks"][check]
-            now["marks"][check] = [result, None, None, *rest]
         payload: dict[str, Any] = {"state": now}
         if touched := _traces(unit, of, record, events, None):
             payload["touched"] = touched
@@ -207,8 +237,19 @@ def _redact(unit: Unit, record: int, of: RecordType, seqs: list[int], attr: str 
     _clean(unit, [record])
     return Receipt(
         (record,), changed=1, types={of: 1}, events=tuple(seq for seq, _ in erased),
-        digests=tuple(digest.hex() for _, digest in erased), cleaned=CLEANED, survives=SURVIVES, transit=unit.transit,
+        digests=tuple(digest.hex() for _, digest in erased), also_found_in=elsewhere, cleaned=CLEANED, survives=SURVIVES,
+        transit=unit.transit,
     )  # fmt: skip
+
+
+def _redacted(state: dict[str, Any] | None, attr: str | None, check: str | None) -> dict[str, Any] | None:
+    """The state of a record without what a redaction takes from it as it stands."""
+    if state is not None and attr is not None:
+        state["attrs"] = canonical({name: value for name, value in plain(state["attrs"]).items() if name != attr})
+    if state is not None and check is not None and check in state["marks"]:
+        result, _, _, *rest = state["marks"][check]
+        state["marks"][check] = [result, None, None, *rest]
+    return state
 
 
 # Events with text of the record; what it is linked to and who claimed it is none.
@@ -216,6 +257,7 @@ _TEXTLESS: Final = (
     ".linked",
     ".unlinked",
     ".withdrawn",
+    ".merged",
     ".forgotten",
     ".claim.taken",
     ".claim.taken_over",
@@ -238,13 +280,15 @@ def _mentions(event: Event, attr: str | None, check: str | None) -> bool:
 
 def _project_of(unit: Unit, of: RecordType, record: int, events: list[Event]) -> int:
     """Where the record belongs now; of one that is no more, where it was at last."""
-    if of in ("note", "entity", "item", "summary") and unit.row(f"SELECT 1 FROM {of} WHERE id = ?", (record,)):
-        return standing(unit, of, record).project
-    if of in ("checks", "checkpoint"):
+    if of == "project":
+        return record
+    column = {"item": "note", "summary": "note"}.get(of)
+    if column is None:
         row = unit.row(f"SELECT project FROM {of} WHERE id = ?", (record,))
-        if row is not None:
-            return int(row[0])
-    return record if of == "project" else events[-1].project
+    else:
+        sql = f"SELECT note.project FROM {of} AS own JOIN note ON note.id = own.{column} WHERE own.id = ?"
+        row = unit.row(sql, (record,))
+    return events[-1].project if row is None else int(row[0])
 
 
 def _detach(unit: Unit, found: Closure) -> tuple[int, ...]:
@@ -316,36 +360,3 @@ def _clean(unit: Unit, records: list[int]) -> None:
     for (table,) in unit.rows("SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')"):
         connection.execute(f"DELETE FROM {table}")
     cleaning.begin(unit.binding.ledger, connection, unit.seq)
-
-
-def _also_found(source: Source, found: Closure, events: Iterable[Event]) -> tuple[int, ...]:
-    """Other records that hold one of the texts, now or in an earlier revision."""
-    texts: dict[str, None] = {}
-    for event in events:
-        for text in _texts(event.payload):
-            texts[text] = None
-    sought = sorted(texts, key=len)[-_TEXTS_SOUGHT:]
-    if not sought:
-        return ()
-    conditions = " OR ".join("instr(payload, ?)" for _ in sought)
-    sql = f"SELECT DISTINCT record FROM event WHERE {conditions} ORDER BY record"
-    rows = source.rows(sql, [_as_stored(text) for text in sought])
-    return tuple([record for (record,) in rows if record not in found][:_FOUND_IN])
-
-
-def _as_stored(text: str) -> str:
-    """A text as payloads have it: spelled as JSON, a long one by its hash."""
-    return canonical(text)[1:-1] if len(text) < BLOB_CHARS else hashlib.sha256(text.encode()).hexdigest()
-
-
-def _texts(value: Any, name: str = "") -> Iterable[str]:
-    """The texts in a payload that are worth looking for."""
-    if isinstance(value, str):
-        if len(value) >= _TEXT_SOUGHT_CHARS and name not in ("kind", "status", "type", "result", "origin"):
-            yield value
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _texts(part, key)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part, name)

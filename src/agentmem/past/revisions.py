@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
+from attrs import frozen
+
+from agentmem.errors import NotFound
 from agentmem.log.kinds import Kinds
-from agentmem.past.folding import Scratch, State, events_of
-from agentmem.records.base import Source
+from agentmem.past.fields import FieldChange, differences, origins
+from agentmem.past.folding import Scratch, State, events_of, is_claim
+from agentmem.records import checklists, entity_rows, note_rows, projects, reports, validate
+from agentmem.records.base import Source, View
+from agentmem.types import Checkpoint, Event, Origin, Project, Record, RecordType, Summary
 
-__all__ = ["State", "states"]
+__all__ = ["Differing", "Revision", "State", "at_event", "difference", "states"]
 
 
 def states(
@@ -38,3 +45,100 @@ def states(
             found[event.seq] = scratch.state(event.type, record)
         scratch.apply(event)
     return found
+
+
+@frozen
+class Revision:
+    """One record as it was at one moment.
+
+    Attributes:
+        seq: The event that made it so: the last of the record until then.
+        state: The state.
+        value: The same as a typed value.
+    """
+
+    seq: int
+    state: State
+    value: Record
+
+
+def at_event(view: View, record: int, of: RecordType, seq: int) -> Revision:
+    """A record as it was right after event `seq`, whosever event that is.
+
+    Raises:
+        NotFound: The log ends before it, the record was not there at that moment, or what it was then was purged.
+    """
+    if validate.cursor(seq, "seq") > view.seq:
+        raise NotFound(f"There is no event {seq}", why=f"The log ends at event {view.seq}")
+    last: Event | None = None
+    with Scratch(view.binding.ledger.kinds) as scratch:
+        for event in events_of(view, view.binding.ledger.kinds, record, until=seq):
+            scratch.apply(event)
+            if not is_claim(event.kind):
+                last = event
+        if last is None:
+            raise NotFound(f"#{record} did not exist at event {seq}", why=f"Event {record} created it")
+        state = scratch.state(of, record)
+        if state is None:
+            raise _gone(last, seq)
+        if not state.known:
+            raise NotFound(
+                f"What #{record} was at event {seq} was purged", next=f"See revisions({record}) for what is left"
+            )
+        return Revision(last.seq, state, _value(Source(view.binding, scratch.connection), record, of))
+
+
+def _gone(last: Event, seq: int) -> NotFound:
+    if last.kind.endswith(".forgotten"):
+        return NotFound(f"#{last.record} was purged", why=f"By event {last.seq}")
+    if last.payload is not None and "into" in last.payload:
+        return NotFound(
+            f"#{last.record} was not there at event {seq}",
+            why=f"Event {last.seq} made it part of #{last.payload['into']}",
+        )
+    return NotFound(f"#{last.record} was not there at event {seq}", why=f"Event {last.seq} took it back")
+
+
+def _value(source: Source, record: int, of: RecordType) -> Record:
+    """The record as the tables of one fold have it; of a summary nothing is known beneath it, so it is not stale."""
+    match of:
+        case "note":
+            return note_rows.load(source, record)
+        case "entity":
+            return entity_rows.load(source, record)
+        case "item":
+            return checklists.item(source.one(f"SELECT {checklists.COLUMNS} FROM item WHERE id = ?", (record,)))
+        case "checkpoint":
+            columns = reports.CHECKPOINT_COLUMNS
+            return Checkpoint(*source.one(f"SELECT {columns} FROM checkpoint WHERE id = ?", (record,)))
+        case "summary":
+            columns = reports.SUMMARY_COLUMNS
+            row = (*source.one(f"SELECT {columns} FROM summary WHERE id = ?", (record,)), False)
+            return Summary(*row)
+        case "checks":
+            columns = entity_rows.CHECKS_COLUMNS
+            return entity_rows.expected(source.one(f"SELECT {columns} FROM checks WHERE id = ?", (record,)))
+        case "project":
+            return Project(*source.one(f"SELECT {projects.COLUMNS} FROM project WHERE id = ?", (record,)))
+        case _:
+            raise NotFound(f"#{record} is a {of}, which has no revisions")
+
+
+@frozen
+class Differing:
+    """What differs between two revisions of a record, and the least trusted origin of what it quotes."""
+
+    fields: tuple[FieldChange, ...]
+    trust: Origin
+
+
+_TRUSTED: Final[Origin] = "user"
+
+
+def difference(before: State, after: State) -> Differing:
+    """What differs between two states of a record, whichever is the older."""
+    fields = differences(before, after)
+    trust = _TRUSTED
+    for found in (*origins(before, fields), *origins(after, fields)):
+        trust = validate.less_trusted(trust, found)
+    return Differing(fields, trust)

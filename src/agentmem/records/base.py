@@ -261,12 +261,13 @@ class View(Source):
 class Reading(Held):
     """The context manager of a `View`."""
 
-    __slots__ = ("_binding", "_block")
+    __slots__ = ("_binding", "_block", "_epoch")
 
     def __init__(self, binding: Binding) -> None:
         super().__init__()
         self._binding = binding
         self._block: ReadBlock | None = None
+        self._epoch: int | None = None
 
     def __enter__(self) -> View:
         block = self._block = self._binding.ledger.database.read()
@@ -274,7 +275,7 @@ class Reading(Held):
         connection = block.__enter__()
         try:
             self.stay = block.stay
-            cleaning.obey(self._binding.ledger, connection)
+            self._epoch = cleaning.obey(self._binding.ledger, connection)
             return View(self._binding, connection)
         except BaseException as error:
             block.__exit__(type(error), error, error.__traceback__)
@@ -285,6 +286,8 @@ class Reading(Held):
     ) -> None:
         if self._block is not None:
             self._block.__exit__(kind, error, trace)
+        if self._epoch is not None:
+            cleaning.leave(self._binding.ledger, self._epoch)
 
 
 _PROJECT = "SELECT id FROM project WHERE name = ?"
@@ -325,6 +328,8 @@ def _once(
         result = command(unit)
     finally:
         unit.tx.under_request(None)
+    if isinstance(result, Receipt):
+        key = b""  # it may have been asked by a name that is purged now
     unit.connection.execute(
         "INSERT INTO request (project, id, arguments, result, at) VALUES (?, ?, ?, ?, ?)",
         (unit.project, request_id, key, canonical(_remembered(result)), unit.now),

@@ -28,8 +28,17 @@ def guard(unit: Unit, record: int) -> None:
     Raises:
         Held: Names the holder and the expiry.
     """
-    row = lease(unit, record)
-    if row is None or row[5] <= unit.now or _owns(unit.binding, unit.actor.run, row):
+    refuse(unit, record, run=unit.actor.run, now=unit.now)
+
+
+def refuse(source: Source, record: int, *, run: str | None, now: int) -> None:
+    """Refuse a record that another than this run holds.
+
+    Raises:
+        Held: Names the holder and the expiry.
+    """
+    row = lease(source, record)
+    if row is None or row[5] <= now or _owns(source.binding, run, row):
         return
     raise Held(
         f"#{record} is claimed by {row[1] or row[2] or 'another run'} until {moment(row[5]):%Y-%m-%d %H:%M:%S} UTC",

@@ -73,7 +73,7 @@ def _candidates(unit: Unit, title: str) -> Iterable[tuple[int, str]]:
     seen = _seen.setdefault(unit.binding.ledger.database, {})
     if len(seen) >= _WORDS:
         seen.clear()
-    tokens = _tokens(title)
+    tokens = tokens_of(title)
     if unit.tx.seq > _LARGE:
         return _with_two_words(unit, tokens)
     # Those known to be there, the rarest first; those not met yet; the frequent ones.
@@ -99,7 +99,7 @@ def _candidates(unit: Unit, title: str) -> Iterable[tuple[int, str]]:
     return found.items()
 
 
-def _tokens(title: str) -> list[str]:
+def tokens_of(title: str) -> list[str]:
     """One index token for each significant word of a title: the stem of a word, the whole of a compound, each bigram."""
     telling: dict[str, None] = {}
     others: dict[str, None] = {}

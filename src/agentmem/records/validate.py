@@ -193,6 +193,14 @@ def seconds(value: object, name: str) -> float:
     return number(value, name, 0, limits.WAIT_SECONDS_MAX)
 
 
+def duration(value: object, name: str) -> int:
+    """A length of time, a `timedelta` or days, in microseconds; a hundred years at most."""
+    from datetime import timedelta
+
+    days = value / timedelta(days=1) if isinstance(value, timedelta) else value
+    return round(number(days, name, 0, 36_525) * 86_400_000_000)
+
+
 def time(value: object, name: str) -> int:
     """Microseconds since 1970 UTC, within the years 1 to 9999."""
     return whole(value, name, limits.TIME_LEAST, limits.TIME_MOST)

@@ -95,13 +95,28 @@ def _restate_marks(connection: apsw.Connection, entity: int, given: Mapping[str,
         connection.execute(sql, (entity, name, *rest, given["project"], given["type"]))
 
 
+# A forgotten item leaves its number behind for as long as its note is there: `14.3` never names another.
+_NUMBER_KEPT: Final = """
+UPDATE item SET note = ?, number = ?, text = NULL, done = 0, done_by = NULL, done_at = NULL, position = id, origin = ?,
+                removed = 1, revision = ?
+WHERE id = ?
+"""
+
+
 def _apply_gone(connection: apsw.Connection, event: Event) -> None:
     of, record = event.type, event.record
     note = None
     if of in ("item", "summary"):
         row = connection.execute(f"SELECT note FROM {of} WHERE id = ?", (record,)).fetchone()
         note = None if row is None else row[0]
-    connection.execute(f"DELETE FROM {of} WHERE id = ?", (record,))
+    if event.payload is not None and "number" in event.payload:
+        connection.execute(
+            _NUMBER_KEPT, (event.payload["note"], event.payload["number"], event.origin, event.seq, record)
+        )
+    else:
+        connection.execute(f"DELETE FROM {of} WHERE id = ?", (record,))
+    if of == "note" and event.kind.endswith(".forgotten"):
+        connection.execute("DELETE FROM item WHERE note = ? AND text IS NULL", (record,))
     if of in ("note", "entity"):
         connection.execute("DELETE FROM link WHERE src = ?", (record,))
     if of == "entity":

@@ -19,7 +19,7 @@ from agentmem.engine.migrations import SCHEMA
 from agentmem.errors import NotAStore, shown
 from agentmem.log.ledger import Clock, Ledger, Transaction, system_clock
 from agentmem.recall import reindex
-from agentmem.records import validate
+from agentmem.records import cleaning, validate
 from agentmem.records.attempts import Attempts
 from agentmem.records.base import Binding
 from agentmem.records.checklists import Checklists
@@ -137,11 +137,16 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
                 if store is None:
                     raise NotAStore(f"{path} has no identity", next="Restore it from a backup")
                 old_index = reindex.outdated(connection)
+                unclean = connection.execute("SELECT value FROM meta WHERE name = 'purge'").fetchone()
         except BaseException:
             database.close()
             raise
         ledger = Ledger(database, KINDS, store[0], clock)
         shared = Shared(database, ledger, counter)
+        if unclean is not None and not read_only:
+            # A purge was killed, or somebody was in its way: what it left in the pages must not wait for the next write.
+            ledger.unclean = unclean[0]
+            cleaning.finish(ledger)
         if old_index and not read_only:
             shared.reindexing = reindex.in_background(database)
         return cls(shared, Binding(ledger, in_project, actor, shared.leases, policy))

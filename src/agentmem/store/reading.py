@@ -16,9 +16,12 @@ from agentmem.store.shared import Facade
 from agentmem.types import UNSET, Record, Ref, Unset
 
 if TYPE_CHECKING:  # what only some calls need is imported there: most processes make few of them
+    from datetime import timedelta
+
     from agentmem.context.left import Left
     from agentmem.context.parts import Graph, TaskSummary
     from agentmem.context.resume import Resume
+    from agentmem.context.review import Review
     from agentmem.recall.find import Found
 
 
@@ -81,6 +84,44 @@ class ReadingVerbs(Facade):
         if isinstance(task, Unset):
             return self._binding.actor.task
         return None if task is None else note_id(view, task)
+
+    def review(
+        self,
+        task: Ref | None | Unset = UNSET,
+        *,
+        older_than: timedelta | float = 14,
+        section: str | None = None,
+        after: str | None = None,
+        limit: int = 20,
+        budget: int = limits.BUDGET_DEFAULT,
+    ) -> Review:
+        """What is worth a look: what lies still, is open, doubtful, contradicted, twice there. Proposed, never changed.
+
+        Args:
+            task: A goal or step; by default the actor's task, or the project if there is none. None is the project.
+            older_than: How long something must have lain still to be named, a `timedelta` or days.
+            section: Only this section: `stalled`, `attempts`, `questions`, `contradictions`, `duplicates`, `claims`,
+                `unfinished`, `unsummarized`, `stale`, `unsure`, `unconfirmed`, `untrusted`, `checks`.
+            after: The `after` of this section in an answer before.
+            limit: At most so many findings in each section; the totals are of all, exact up to 1,000.
+            budget: Of the text, in tokens.
+
+        Raises:
+            InvalidInput: There is no such section, or `after` is no place in it.
+        """
+        from agentmem.context.review import SECTIONS, review
+
+        validate.page(limit)
+        age = validate.duration(older_than, "older_than")
+        if section is not None:
+            validate.choice(section, "section", SECTIONS)
+        elif after is not None:
+            raise InvalidInput("after= is a place in one section", next="Give section= too")
+        with self._binding.reading() as view:
+            return review(
+                view, self._chosen(view, task), age=age, section=section, after=after, limit=limit, budget=budget,
+                counter=self._shared.counter,
+            )  # fmt: skip
 
     def task_summary(self, task: Ref, *, budget: int = limits.BUDGET_DEFAULT) -> TaskSummary:
         """What a task and its parts come to: its summary, and those of everything beneath it."""

@@ -15,7 +15,19 @@ from agentmem.types import Event, Head
 from agentmem.upkeep import health
 
 if TYPE_CHECKING:
-    from agentmem.transfer.importer import Imported, Progress
+    from agentmem.engine.keys import Key
+    from agentmem.transfer.copies import Collisions, ImportedCopy
+    from agentmem.transfer.dispatch import Progress
+    from agentmem.transfer.export import Exported
+    from agentmem.transfer.importer import Imported
+    from agentmem.transfer.restore_log import ImportedLog
+    from agentmem.types import Ref
+    from agentmem.upkeep.backup import Backup
+    from agentmem.upkeep.diagnosis import Diagnosis
+    from agentmem.upkeep.rekey import Rekeyed
+    from agentmem.upkeep.restore import Restored
+    from agentmem.upkeep.salvage import Salvaged
+    from agentmem.upkeep.sizes import Stats
 
 
 class UpkeepVerbs(Facade):
@@ -27,40 +39,97 @@ class UpkeepVerbs(Facade):
         *,
         origin: Literal["agent", "import"] = "agent",
         entities: Sequence[str] = (),
+        collisions: Collisions = "refuse",
         dry_run: bool = False,
         budget: int = limits.BUDGET_DEFAULT,
         progress: Progress | None = None,
-    ) -> Imported:
-        """Read a file or folder of progress logs in Markdown, `task.json` and JSON Lines into the project.
+    ) -> Imported | ImportedCopy | ImportedLog:
+        """Read logs in Markdown, `task.json` and JSON Lines into the project, or an export of a store.
 
-        One transaction: all or nothing. A second import adds nothing; of a changed folder it updates what changed there
-        and nobody changed here.
+        Logs are one transaction, all or nothing. A second import adds nothing; of a changed folder it updates what changed
+        there and nobody changed here.
+
+        An export of a project or of what lies beneath a record comes in as a copy, also in one transaction: with new ids,
+        in the project of this view, with who wrote what and where it came from. A second import adds only what the file
+        has more; what was copied before is left as it is. References to records that the file does not have are left out
+        and counted.
+
+        An export of a whole log goes into an empty store, which becomes the exported one: same id, same events, same
+        chain. It is proven first, then written in many transactions; one that was interrupted goes on when it is
+        imported again. Claims and remembered requests do not come along.
 
         Args:
-            path: The file or folder. No link out of it is followed.
-            origin: `agent` for one's own logs, `import` for others': their text is quoted wherever it is shown.
-            entities: Types of things whose tables and lists become entities.
-            dry_run: Roll back at the end: say what would happen.
-            budget: Of the resume that the answer measures, in tokens.
-            progress: Called with records done and records in all.
+            path: The file or folder. No link out of a folder is followed.
+            origin: `agent` for one's own, `import` for others': their text is quoted wherever it is shown.
+            entities: Of Markdown: types of things whose tables and lists become entities.
+            collisions: Of a copy: what to do about an entity whose type and key are in the project already, and about
+                expected checks that differ: `refuse`; `keep_both`, the copy under another key; or `merge`, which adds to
+                the one here the attributes it lacks and the marks that are newer.
+            dry_run: Write nothing: say what would happen. Of a whole log: only prove it.
+            budget: Of Markdown: of the resume that the answer measures, in tokens.
+            progress: Called with what is done and how much there is.
 
         Raises:
             NotFound: There is nothing at the path.
+            Corrupt: An export is damaged; names the line. Nothing of it was kept.
+            NewerFile: A later version wrote the export.
+            Conflict: An entity is there already; or a whole log does not fit what the store holds.
+            Held: An entity that would be changed is claimed by somebody else.
         """
         validate.choice(origin, "origin", ("agent", "import"))
+        validate.choice(collisions, "collisions", ("refuse", "keep_both", "merge"))
         validate.flag(dry_run, "dry_run")
         types = validate.tokens(entities, "entity")
         if progress is not None:
             validate.callable_(progress, "progress")
-        from agentmem.transfer import importer
+        from agentmem.transfer import dispatch
 
-        return importer.run(
-            self._binding, path, origin=origin, entities=types, dry_run=dry_run, budget=budget,
-            counter=self._shared.counter, progress=progress,
+        return dispatch.run(
+            self._binding, validate.path(path), origin=origin, entities=types, collisions=collisions, dry_run=dry_run,
+            budget=budget, counter=self._shared.counter, progress=progress,
         )  # fmt: skip
 
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        under: Ref | None = None,
+        project: str | None = None,
+        progress: Progress | None = None,
+    ) -> Exported:
+        """Write the log into a new file as JSON Lines, an event a line, while others go on writing.
+
+        By default all of it, lossless: `import_` makes the same store of it again. With `under` or `project`, the events
+        of those records, which `import_` copies into any store. The file is plain text that anybody who can read it can
+        read; it is readable by its owner alone, durable, and appears whole or not at all.
+
+        An export of the whole log that was interrupted leaves a hidden file `.<name>.partial` beside its name, and goes on
+        with it when it is asked for again. One that meets a purge begins anew: what was purged is in no finished export.
+
+        Args:
+            path: The new file.
+            under: A note or an entity: it, all beneath it, and what belongs to these: checklists, summaries, checkpoints,
+                marks, links; also the entities that these notes are about.
+            project: All of a project, by its name.
+            progress: Called with events done and events in all.
+
+        Raises:
+            StoreExists: There is something at the path.
+            NotFound: There is no such record or project.
+            Corrupt: The log is damaged; names the event.
+            Conflict: Inside a transaction; or one purge came after another.
+            Busy: Another export to this path is going on.
+            DiskFull, IoFailed: The file could not be written.
+        """
+        named = None if project is None else validate.project(project)
+        if progress is not None:
+            validate.callable_(progress, "progress")
+        from agentmem.transfer import export
+
+        return export.export(self._binding, validate.path(path), under=under, project=named, progress=progress)
+
     def verify(self, *, replay: bool = False, independent: bool = False, head: Head | None = None) -> health.Verified:
-        """Check the file: the hash chain always, more when asked.
+        """Check the file: hash chain, structure of its pages, every row of the full-text index; more when asked.
 
         Args:
             replay: Also fold the log into an empty file in memory and compare every projection, row for row.
@@ -75,6 +144,157 @@ class UpkeepVerbs(Facade):
         if head is not None:
             health.accepted_head(head)
         return health.verify(self._shared.ledger, replayed=replay, independent=independent, head=head)
+
+    def backup(self, path: str | os.PathLike[str], *, key: Key | None = None) -> Backup:
+        """Copy the store into a new file while others go on writing: one snapshot of what is committed.
+
+        The copy is checked before it gets its name: every page and the structure by stock SQLCipher, another build, and
+        the hash chain. It is durable, readable by its owner alone, and appears whole or not at all.
+
+        Args:
+            path: The new file.
+            key: A key for the copy, 32 bytes or a passphrase; the store's own if None.
+
+        Raises:
+            StoreExists: There is something at `path`, or a left-over of another database beside it.
+            StoreMissing: There is no such directory.
+            Corrupt: The store is damaged; nothing was kept.
+            Conflict: A transaction of this thread is open: what it wrote would not be in the copy.
+            DiskFull: There is no room for it.
+            InvalidInput: The key has no accepted form, or the store is not encrypted.
+        """
+        from agentmem.upkeep.backup import backup
+
+        return backup(self._shared.ledger, validate.path(path), key=key)
+
+    @classmethod
+    def restore(
+        cls,
+        source: str | os.PathLike[str],
+        path: str | os.PathLike[str],
+        *,
+        key: Key | None = None,
+        new_key: Key | None = None,
+    ) -> Restored:
+        """Make a new store of a backup, or of any store, and check it as `backup` does. The source is only read.
+
+        The new file goes on where the source ended: the same log, ids and remembered requests. Claims are void.
+
+        Args:
+            source: The backup. It may lie on read-only media, and may be in use.
+            path: The new file, never one that exists.
+            key: The key of the source; looked for where `open` does if None.
+            new_key: A key for the new file; the source's own if None.
+
+        Raises:
+            StoreExists: There is something at `path`, or a left-over of another database beside it, which is named.
+            StoreMissing: There is no source, or no directory for the new file.
+            KeyMissing, WrongKey: No key, or not the source's.
+            Corrupt: The source is damaged; nothing was kept.
+            NotAStore, NewerFile: The source is something else, or a later version's.
+            NetworkFileSystem: The new file would lie where its locks can't be trusted.
+            DiskFull: There is no room for it.
+        """
+        from agentmem.upkeep.restore import restore
+
+        return restore(validate.path(source), validate.path(path), key=key, new_key=new_key)
+
+    def rekey(
+        self, key: Key | None = None, *, key_file: str | os.PathLike[str] | None = None, keyring: bool = False
+    ) -> Rekeyed:
+        """Encrypt the file anew with another key, and check it with that.
+
+        A kill at any moment leaves it with exactly one of the two keys. The new one is stored durably before the first page
+        changes, and no key is ever removed: the former one opens the backups made before. Other processes that have the
+        store open go on if they find the new key by themselves, else they get `KeyChanged`. Without any argument a new raw
+        key goes into a key file of this store in the user's configuration directory, where every opening looks.
+
+        Args:
+            key: 32 bytes, a passphrase, or a callable that gives one; you keep it.
+            key_file: Put a new raw key there. There must be nothing yet.
+            keyring: Put a new raw key into the operating system's keyring.
+
+        Raises:
+            InvalidInput: A plain store, more than one of the arguments, or no acceptable key.
+            ReadOnly: The store was opened for reading.
+            Conflict: Inside a transaction; or there is something at `key_file`.
+            DiskFull: Less is free than the size of the file. Nothing was changed.
+            MissingExtra: The package `keyring` is not installed.
+        """
+        validate.flag(keyring, "keyring")
+        from agentmem.upkeep import rekey
+
+        given = None if key_file is None else validate.path(key_file, "key_file")
+        return rekey.rekey(self._shared.ledger, key, key_file=given, keyring=keyring)
+
+    @classmethod
+    def salvage(
+        cls,
+        path: str | os.PathLike[str],
+        to: str | os.PathLike[str],
+        *,
+        key: Key | None = None,
+        new_key: Key | None = None,
+        remainder: str | os.PathLike[str] | None = None,
+        head: Head | None = None,
+    ) -> Salvaged:
+        """Make a new store of what can be read of a damaged one: its log, as far as the chain holds, replayed.
+
+        The damaged file is only read. It may lack its first page or inner pages, be cut, or have blank or changed pages:
+        each event that lies on a sound page is found. The new store is the same store, with its id, ids of records and
+        remembered requests; claims are void.
+
+        Args:
+            path: The damaged file. Its first 16 bytes must be sound.
+            to: The new file, never one that exists.
+            key: The key of the damaged file; looked for where `open` does if None.
+            new_key: A key for the new file; the damaged one's if None.
+            remainder: A new file for the later events that can be read, one JSON object a line, **not encrypted**,
+                readable by its owner alone; `seq` to `session_chain` as they were stored, `texts` the long texts in them.
+            head: A head that was noted earlier: says which store it is where the file has forgotten, and the log is taken
+                only as far as it agrees with it.
+
+        Raises:
+            StoreExists: There is something at `to` or `remainder`, or a left-over of another database beside `to`.
+            StoreMissing: There is no such directory.
+            KeyMissing, WrongKey: No key, or no page of the file is authentic under it.
+            NotAStore: The file is empty, too short, or something else.
+            Corrupt: The file has forgotten which store it is, and no head tells; or its very first event is lost, and
+                only the remainder was written, if asked for.
+            NewerFile: A later version of agentmem wrote it.
+            DiskFull: There is no room; it takes that of the damaged file twice.
+        """
+        if head is not None:
+            health.accepted_head(head)
+        from agentmem.upkeep.salvage import salvage
+
+        rest = None if remainder is None else validate.path(remainder, "remainder")
+        return salvage(validate.path(path), validate.path(to, "to"), key=key, new_key=new_key, remainder=rest, head=head)
+
+    @classmethod
+    def doctor(cls, path: str | os.PathLike[str], *, key: Key | None = None, repair: bool = False) -> Diagnosis:
+        """Examine a file from outside in, also one that does not open: what is wrong, whether the data is safe, what to do.
+
+        It looks at the place and its file system, left-overs of killed processes, who uses the file and how much waits in
+        the write-ahead log; whether the key is the right one, by whatever pages are sound; every page and every frame of
+        the log against its HMAC, and what damaged ones belong to; structure and schema; the chain; tables and full-text
+        index against the log; a purge that is pending. Others may have the file open.
+
+        Args:
+            path: The file.
+            key: Its key; looked for where `open` does if None.
+            repair: Make anew what is derived, from the log, and take away what killed processes left. Refused where the
+                log itself is not whole: nothing ever changes the log. Where pages are damaged a new file is made of it,
+                which takes the old one's name; the old one is kept as `<name>.damaged`, where no later purge reaches it.
+                Nobody may have it open then.
+
+        Returns:
+            What was found; after a repair what was done, and what is left.
+        """
+        validate.flag(repair, "repair")
+        from agentmem.upkeep.doctor import doctor
+
+        return doctor(validate.path(path), key=key, repair=repair)
 
     def wait_for_index(self, timeout: float | None = None) -> bool:
         """Wait until the full-text index is whole again, after a change of the analyser had it rebuilt.
@@ -92,10 +312,19 @@ class UpkeepVerbs(Facade):
         with self._shared.database.read() as connection:
             return not reindex.outdated(connection)
 
-    def stats(self) -> health.Stats:
-        """Sizes of file and log, and how many records of each type."""
+    def stats(self, *, log: bool = False, tables: bool = False) -> Stats:
+        """Sizes of the file and its write-ahead log, free pages, the first and last event, how many records of each type.
+
+        Args:
+            log: Also events and bytes by project and kind. Reads the whole log.
+            tables: Also bytes by table and index. Reads every page of the file.
+        """
+        from agentmem.upkeep.sizes import stats
+
+        validate.flag(log, "log")
+        validate.flag(tables, "tables")
         with self._binding.reading() as view:
-            return health.stats(view)
+            return stats(view, log=log, tables=tables)
 
     def watch(
         self, *, after: int | None = None, kinds: Sequence[str] = (), timeout: float | None = None

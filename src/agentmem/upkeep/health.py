@@ -1,21 +1,22 @@
-"""Whether a file is sound, and how large it is."""
+"""Whether a file is sound."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import apsw
 import attrs
 
-from agentmem import text
+from agentmem import limits
+from agentmem.engine.database import Database
 from agentmem.errors import InvalidInput, shown
-from agentmem.log import replay
+from agentmem.log import blobs, replay
 from agentmem.log.ledger import Ledger
-from agentmem.records import validate
-from agentmem.records.base import View
+from agentmem.records import indexed, validate
 from agentmem.records.kinds import FUNCTIONS, KINDS
 from agentmem.types import Head
+
+_ROWS: Final = 500  # of the index, compared in one read transaction
 
 
 @attrs.frozen
@@ -30,22 +31,6 @@ class Verified:
         return not self.problems
 
 
-@attrs.frozen
-class Stats:
-    """The size of a store: bytes of the file and of its write-ahead log, records by type, events."""
-
-    path: Path
-    file_bytes: int
-    wal_bytes: int
-    events: int
-    projects: int
-    records: dict[str, int]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as JSON."""
-        return attrs.asdict(self) | {"path": str(self.path)}
-
-
 def accepted_head(head: object) -> Head:
     """A head as `log.head` gave it."""
     if not (isinstance(head, Head) and type(head.store) is str and type(head.chain) is str):
@@ -55,42 +40,49 @@ def accepted_head(head: object) -> Head:
 
 
 def verify(ledger: Ledger, *, replayed: bool, independent: bool, head: Head | None) -> Verified:
-    """Check the chain, the index and the pages; with `replayed` the projections, with `independent` by stock SQLCipher."""
-    events = ledger.check(head)
-    problems: list[str] = []
-    with ledger.database.read(long=True) as connection:
-        # The index is read first: FTS5 judges by what it last read of it, and only a reading renews that.
-        problems += _index_problems(connection)
-        for (line,) in connection.execute("PRAGMA quick_check(20)").fetchall():
-            if line != "ok":
-                problems.append(f"page: {line}")
+    """Check the chain, the pages and the index; see `Store.verify`.
+
+    Args:
+        ledger: The log of the file.
+        replayed: Fold the log and compare every projection, and what is kept of long texts.
+        independent: Have stock SQLCipher check a snapshot.
+        head: A head noted earlier.
+
+    Raises:
+        Corrupt: The chain is broken.
+    """
+    checked = ledger.check(head)
+    database = ledger.database
+    with database.read(long=True) as connection:
+        ended = log_ended(connection)
+        problems = [f"log: {ended}"] if ended else []
+        problems += index_counted(connection) + pages_checked(connection)
         if replayed:
-            problems += replay.differences(connection, KINDS, FUNCTIONS)
+            problems += replay.differences(connection, KINDS, FUNCTIONS) + texts_counted(connection)
+    problems += index_compared(database)
     if independent:
-        problems += ledger.database.independent_check()
-    return Verified(events, ledger.head(), tuple(problems))
+        problems += database.independent_check()
+    return Verified(checked.seq, checked, tuple(problems))
 
 
-def stats(view: View) -> Stats:
-    """The size of the store: its file and its log, records by type."""
-    tables = ("note", "entity", "mark", "link", "item", "checkpoint", "summary")
-    database = view.binding.ledger.database
-    return Stats(
-        database.path,
-        database.file_bytes(),
-        database.wal_bytes(),
-        view.number("SELECT count(*) FROM event"),
-        view.number("SELECT count(*) FROM project"),
-        {table: view.number(f"SELECT count(*) FROM {table}") for table in tables},
-    )
+def pages_checked(connection: apsw.Connection) -> list[str]:
+    """What SQLite finds wrong with pages, trees and the structure of the full-text index against its own rows."""
+    lines = []
+    try:
+        # FTS5 judges by what it last read of the index, and only a reading renews that.
+        connection.execute("SELECT count(*) FROM search WHERE search MATCH 'a'").fetchall()
+    except apsw.CorruptError as error:
+        if getattr(error, "extendedresult", 0) != apsw.SQLITE_CORRUPT_VTAB:
+            raise
+        lines.append("FTS5 can't read its own index")
+    found = connection.execute("PRAGMA quick_check(20)").fetchall()
+    lines += [line for (told,) in found for line in str(told).splitlines()]
+    return [f"page: {line}" for line in lines if line != "ok" and not line.startswith("*** in database")]
 
 
-def _index_problems(connection: apsw.Connection) -> list[str]:
+def index_counted(connection: apsw.Connection) -> list[str]:
     """Whether the full-text index was made by this analyser and holds one row for each indexed record."""
-    row = connection.execute("SELECT value FROM meta WHERE name = 'analyser'").fetchone()
-    found = []
-    if row is None or row[0] != text.FINGERPRINT:
-        found.append("index: made by another analyser")
+    found = ["index: made by another analyser"] if indexed.made_by_other(connection) else []
     expected = connection.execute(
         """
         SELECT (SELECT count(*) FROM note WHERE title IS NOT NULL) + (SELECT count(*) FROM entity WHERE key IS NOT NULL)
@@ -100,6 +92,71 @@ def _index_problems(connection: apsw.Connection) -> list[str]:
         """
     ).fetchone()
     there = connection.execute("SELECT count(*) FROM search").fetchone()
-    if expected != there:
-        found.append(f"index: {there} rows for {expected} records")
+    if expected is not None and there is not None and expected != there:
+        found.append(f"index: {there[0]} rows for {expected[0]} records")
     return found
+
+
+def index_compared(database: Database, *, at_most: int = 20) -> list[str]:
+    """Where a row of the full-text index is not what the analyser makes of its record.
+
+    In pieces, each a short read transaction. An index that another analyser made is passed over: it differs in every row
+    and is about to be made anew.
+    """
+    found: list[str] = []
+    after = 0
+    while len(found) < at_most:
+        with database.read() as connection:
+            if indexed.made_by_other(connection):
+                break
+            records = indexed.piece(connection, after, _ROWS)
+            last = records[-1][0] if len(records) == _ROWS else limits.INT_MAX
+            sql = "SELECT rowid, title, body, extra FROM search WHERE rowid > ? AND rowid <= ?"
+            rows = {row[0]: row for row in connection.execute(sql, (after, last))}
+        for record in records:
+            row = rows.pop(record[0], None)
+            if row is None:
+                found.append(f"index: #{record[0]} is missing")
+            elif row != indexed.analysed(record):
+                found.append(f"index: #{record[0]} has other words than its record")
+        found += [f"index: #{stray} has a row and no text" for stray in rows]
+        if last == limits.INT_MAX:
+            break
+        after = last
+    return found[:at_most]
+
+
+def log_ended(connection: Any) -> str:
+    """Whether the tables tell of events that the log does not reach: a chain that lost its end is whole by itself.
+
+    Args:
+        connection: Inside one read transaction; of any build of SQLite.
+
+    Returns:
+        What is wrong, empty if nothing is.
+    """
+    (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM event NOT INDEXED").fetchone()
+    known = [connection.execute("SELECT coalesce(max(seq), 0) FROM event INDEXED BY event_record").fetchone()[0]]
+    for table in ("project", "note", "entity", "item", "checks", "summary"):
+        known += connection.execute(f"SELECT coalesce(max(revision), 0) FROM {table}").fetchone()
+    if max(known) <= last:
+        return ""
+    return f"the log ends at event {last}, and the tables tell of event {max(known)}: later events are lost"
+
+
+def texts_counted(connection: apsw.Connection, *, at_most: int = 20) -> list[str]:
+    """Where the long texts that are kept once are not those that the log uses.
+
+    One that is counted too low would go with the purge of another event; one that nothing uses should have gone.
+    """
+    uses: dict[bytes, int] = {}
+    for (payload,) in connection.execute("SELECT payload FROM event WHERE substr(payload, 1, 1) = '@'"):
+        for hashed in blobs.named(payload):
+            uses[hashed] = uses.get(hashed, 0) + 1
+    found = []
+    for hashed, counted in connection.execute("SELECT hash, uses FROM blob"):
+        used = uses.pop(hashed, 0)
+        if used != counted:
+            found.append(f"text: one that {used} events use is counted {counted} times")
+    found += ["text: one that an event uses is missing"] * len(uses)
+    return found[:at_most]

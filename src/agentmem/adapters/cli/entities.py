@@ -188,7 +188,7 @@ def unmark(
     many(session.out, store.entities.unmark(type_, session.lines(keys), checks, request_id=request_id))
 
 
-@command("marks", verbs=("entities.marks",))
+@command("marks", verbs=("entities.marks",), past=True)
 @click.argument("ref")
 def marks(session: Session, store: Store, ref: str) -> None:
     """The current marks of an entity, in full.

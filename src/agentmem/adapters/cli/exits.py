@@ -42,7 +42,7 @@ _MEANINGS = {
     Exit.CONFLICT: "the current state forbids the change: a stale revision, a circle, a repeated request",
     Exit.HELD: "the record is claimed by another run",
     Exit.BUSY: "another process held the write lock for too long",
-    Exit.DAMAGED: "the file is damaged or no store, or verify found problems",
+    Exit.DAMAGED: "the file is damaged or no store; verify, doctor or rekey found problems; salvage lost events",
     Exit.READ_ONLY: "a write was asked of a store that is open for reading",
     Exit.INTERRUPTED: "interrupted from the keyboard",
     Exit.PIPE: "the reader of the output went away",
@@ -52,6 +52,7 @@ _MEANINGS = {
 _OF_ERRORS: tuple[tuple[type[BaseException], Exit], ...] = (
     (errors.InvalidInput, Exit.USAGE),
     (errors.MissingExtra, Exit.USAGE),
+    (errors.NotInPast, Exit.USAGE),
     (errors.NotFound, Exit.NOT_FOUND),
     (errors.WrongKey, Exit.WRONG_KEY),
     (errors.KeyMissing, Exit.KEY_MISSING),

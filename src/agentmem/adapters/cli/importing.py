@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentmem.adapters.cli import options
 from agentmem.adapters.cli.options import command
-from agentmem.adapters.cli.output import is_terminal
+from agentmem.adapters.cli.progress import Progress
 from agentmem.adapters.cli.session import Session
 
 if TYPE_CHECKING:
     from agentmem.store import Store
-
-_SHOWN_AFTER = 0.5  # seconds: what is done sooner needs no bar
 
 
 @command("import", store=None, verbs=("import_",))
@@ -29,27 +24,45 @@ _SHOWN_AFTER = 0.5  # seconds: what is done sooner needs no bar
 @click.option("--entities", multiple=True, metavar="TYPE",
               help="Tables and lists of this type of thing become entities, as host. Repeatable.")  # fmt: skip
 @click.option("--foreign", is_flag=True, help="The files are others': what they say is shown quoted.")
+@click.option(
+    "--collisions",
+    type=click.Choice(("refuse", "keep_both", "merge")),
+    default="refuse",
+    show_default=True,
+    help="Of an exported part: of entities with the same type and key in both.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would come of it, and write nothing.")
 @options.budget
-def import_(session: Session, path: str, entities: tuple[str, ...], foreign: bool, dry_run: bool, budget: int) -> None:
-    """Read a folder of Markdown logs into the store.
+def import_(
+    session: Session,
+    path: str,
+    entities: tuple[str, ...],
+    foreign: bool,
+    collisions: Any,
+    dry_run: bool,
+    budget: int,
+) -> None:
+    """Read a folder of Markdown logs, or an export, into the store.
 
     PATH is a folder or a file; it is read all or nothing.
-    A second import of the same folder changes what changed, and leaves alone what was worked on here since. The last
-    line of the answer is the outcome; with --quiet that line alone.
+    A second import of the same folder changes what changed, and leaves alone what was worked on here since. Of what
+    agentmem export wrote, a part comes in as a copy, with new ids; a whole log goes only into a store that is new or
+    empty. The last line of the answer is the outcome; with --quiet that line alone.
 
     Examples:
       agentmem import docs/examples/recon && agentmem resume
       agentmem import notes/ --entities host --entities endpoint --dry-run
+      agentmem import acme.jsonl --project copies --collisions merge
     """
     if not Path(path).expanduser().exists():
         raise FileNotFoundError(2, "No such file or directory", path)
     origin: Any = "import" if foreign else session.given.get("origin") or "agent"
     out = session.out
-    with _target(session, dry_run) as store, Progress(shown=is_terminal(sys.stderr) and not out.quiet) as progress:
+    with _target(session, dry_run) as store, Progress(out, "importing") as progress:
         done = store.import_(
-            Path(path).expanduser(), origin=origin, entities=entities, dry_run=dry_run, budget=budget, progress=progress
-        )
+            Path(path).expanduser(), origin=origin, entities=entities, collisions=collisions, dry_run=dry_run,
+            budget=budget, progress=progress,
+        )  # fmt: skip
     if out.json:
         out.value(done)
     else:
@@ -74,48 +87,6 @@ def _target(session: Session, dry_run: bool) -> Iterator[Store]:
         ) as store,
     ):
         yield store
-
-
-class Progress:
-    """A bar on stderr that appears when the work lasts. Called with what is done and how much there is.
-
-    Args:
-        shown: Whether there is anybody to see it.
-    """
-
-    def __init__(self, *, shown: bool) -> None:
-        self._shown = shown
-        self._begun = time.monotonic()
-        self._bar: Any = None
-        self._task: Any = None
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def __call__(self, done: int, total: int) -> None:
-        """Note how far it is."""
-        if not self._shown or (self._bar is None and time.monotonic() - self._begun < _SHOWN_AFTER):
-            return
-        if self._bar is None:
-            self._bar, self._task = _bar(total)
-        self._bar.update(self._task, completed=done, total=total)
-
-
-def _bar(total: int) -> tuple[Any, Any]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    bar = Progress(
-        TextColumn("importing"), BarColumn(), MofNCompleteColumn(), console=Console(stderr=True), transient=True
-    )
-    bar.start()
-    return bar, bar.add_task("importing", total=total)
 
 
 COMMANDS = {"import": import_}

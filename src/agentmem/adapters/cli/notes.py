@@ -224,7 +224,7 @@ def unlink(session: Session, store: Store, src: str, kind: str, dst: str, reques
     written(session.out, store.links.remove(src, kind, dst, request_id=request_id))
 
 
-@command("links", verbs=("links.list",))
+@command("links", verbs=("links.list",), past=True)
 @click.argument("ref")
 @click.option("--kind", metavar="KIND", help="Links of this kind only.")
 @options.limit()

@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -14,6 +14,9 @@ from click.core import ParameterSource
 from agentmem import limits
 from agentmem.adapters.cli.session import Mode, Session
 from agentmem.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from agentmem.types import Head
 
 EXAMPLES = "Examples:"
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
@@ -28,8 +31,12 @@ class Command(click.Command):
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     """Note a global option in the session; one after the command goes before one in front of it."""
     name = parameter.name or ""
-    if context.get_parameter_source(name) in _GIVEN:
-        context.ensure_object(Session).given[name.removeprefix("common_")] = value
+    source = context.get_parameter_source(name)
+    if source in _GIVEN:
+        session = context.ensure_object(Session)
+        session.given[name.removeprefix("common_")] = value
+        if source is ParameterSource.COMMANDLINE:
+            session.typed.add(name.removeprefix("common_"))
     return value
 
 
@@ -85,6 +92,7 @@ def command(
     store: Mode | None = "read",
     verbs: Sequence[str] = (),
     group: click.Group | None = None,
+    past: bool = False,
 ) -> Callable[[Callable[..., None]], Command]:
     """Make a command of a function.
 
@@ -93,6 +101,7 @@ def command(
         store: How to open the store, which the function then gets after the session; None for a session alone.
         verbs: The verbs of the Python store that it stands for, as `notes.add`.
         group: The group it belongs to; the root if None.
+        past: Whether it also reads the store as it was, with `--at`.
     """
 
     def decorate(function: Callable[..., None]) -> Command:
@@ -102,17 +111,32 @@ def command(
             if store is None:
                 function(session, **values)
                 return
+            at = values.pop("at") if past else None
             with session.opened(store) as opened:
-                function(session, opened, **values)
+                if at is None:
+                    function(session, opened, **values)
+                    return
+                with session.past(opened, **moment(at)) as then:
+                    function(session, then, **values)
 
         made = click.command(name, cls=Command, help=help_of(function), epilog=_EPILOG)(run)
+        if past:
+            made.params.append(_at())
         made.params.extend(common_options(leaf=True))
-        made.verbs = tuple(verbs)
+        made.verbs = (*verbs, "at") if past else tuple(verbs)
         if group is not None:
             group.add_command(made)
         return made
 
     return decorate
+
+
+def _at() -> click.Option:
+    return click.Option(
+        ["--at"],
+        metavar="SEQ|TIME",
+        help="As it was right after this event, or at this time, UTC: 480, 2026-11-30, 2026-11-30T12:00.",
+    )
 
 
 def group(name: str, **attrs: Any) -> Callable[[Callable[..., Any]], click.Group]:
@@ -192,6 +216,34 @@ def results(given: Iterable[str]) -> dict[str, str]:
             raise InvalidInput(f"--check {pair[:80]!r} is not NAME=RESULT", next="RESULT is pass, fail, na or error")
         found[key] = value
     return found
+
+
+def head(given: str | None) -> Head | None:
+    """A head of a log as `agentmem log --head` prints it.
+
+    Raises:
+        BadParameter: It is none.
+    """
+    if given is None:
+        return None
+    from agentmem.types import Head
+
+    store, _, rest = given.partition(":")
+    seq, _, chain = rest.partition(":")
+    if not (seq.isascii() and seq.isdigit() and chain):
+        raise click.BadParameter("A head is STORE:SEQ:CHAIN, as agentmem log --head prints it.", param_hint="--head")
+    return Head(store, int(seq), chain)
+
+
+def moment(given: str) -> dict[str, int | None]:
+    """A moment of the past: digits are the seq of an event, else it is a time.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    if given.isascii() and given.isdigit():
+        return {"seq": int(given)}
+    return {"time": microseconds(given)}
 
 
 def microseconds(given: str | None) -> int | None:

@@ -110,8 +110,8 @@ def error_shown(parts: dict[str, Any], *, json: bool) -> None:
 def parts_of(error: AgentMemError | OSError) -> dict[str, Any]:
     """An error by its parts."""
     if isinstance(error, AgentMemError):
-        # The revision that a conflict met, the place in a `where`: what a program goes on with.
-        more = {name: getattr(error, name, None) for name in ("current", "position")}
+        # What a program goes on with: the revision that a conflict met, the place in a `where`, what bars an undo.
+        more = {name: getattr(error, name, None) for name in ("current", "position", "events")}
         return {**error.to_dict(), **{name: value for name, value in more.items() if value is not None}}
     what = error.strerror or type(error).__name__
     return {"code": "os_error", "what": f"{error.filename}: {what}" if error.filename else what}

@@ -18,7 +18,7 @@ _type = click.argument("type_", metavar="TYPE")
 _where = click.argument("where", required=False)
 
 
-@command("query", verbs=("entities.query",))
+@command("query", verbs=("entities.query",), past=True)
 @_type
 @_where
 @options.parameters
@@ -62,7 +62,7 @@ def query(
         out.say(f"more: --after {found.after}")
 
 
-@command("groups", verbs=("entities.groups",))
+@command("groups", verbs=("entities.groups",), past=True)
 @_type
 @click.argument("by")
 @_where
@@ -107,7 +107,7 @@ def groups(
         out.say(f"{len(found.groups)} of {found.total} groups: --limit gives more")
 
 
-@command("children", verbs=("entities.children",))
+@command("children", verbs=("entities.children",), past=True)
 @click.argument("ref")
 @options.limit()
 @options.after("id")

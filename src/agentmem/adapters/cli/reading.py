@@ -1,4 +1,4 @@
-"""Commands that read back: resume, left, find, tree, get, list."""
+"""Commands that read back: resume, left, review, find, tree, get, list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _whole = click.option("--whole", is_flag=True, help="The whole project, whatever --task says.")
 
 
-@command("resume", verbs=("resume",))
+@command("resume", verbs=("resume",), past=True)
 @click.argument("task", required=False)
 @click.option(
     "--since", type=int, metavar="SEQ", help="Only what changed after this seq, the seq of an earlier answer."
@@ -39,7 +39,7 @@ def resume(session: Session, store: Store, task: str | None, since: int | None, 
     session.out.answer(store.resume(_task(session, task, whole), since=since, budget=budget))
 
 
-@command("left", verbs=("left",))
+@command("left", verbs=("left",), past=True)
 @click.argument("task", required=False)
 @click.option("--type", "of_type", metavar="TYPE", help="Only the coverage of this type of entity.")
 @_whole
@@ -57,6 +57,34 @@ def left(
       agentmem left 12 --type endpoint
     """
     session.out.answer(store.left(_task(session, task, whole), type=of_type, limit=limit, budget=budget))
+
+
+@command("review", verbs=("review",))
+@click.argument("task", required=False)
+@click.option(
+    "--older-than",
+    type=float,
+    default=14,
+    show_default=True,
+    metavar="DAYS",
+    help="How long something must have lain still.",
+)
+@click.option("--section", metavar="NAME", help="Only this section, as stalled or duplicates.")
+@click.option("--after", metavar="CURSOR", help="With --section: continue, with what the page before named.")
+@_whole
+@options.limit(20)
+@options.budget
+def review(session: Session, store: Store, task: str | None, whole: bool, **given: Any) -> None:
+    """What is worth a look: stalled, open, doubtful, contradicted, there twice.
+
+    Of TASK, or of the project. It only proposes; nothing is changed.
+
+    Examples:
+      agentmem review
+      agentmem review 12 --older-than 3
+      agentmem review --section duplicates --json
+    """
+    session.out.answer(store.review(_task(session, task, whole), **given))
 
 
 def _task(session: Session, task: str | None, whole: bool) -> str | None:
@@ -106,7 +134,7 @@ def find(session: Session, store: Store, query: tuple[str, ...], everywhere: boo
         out.say(f"more: --after {found.after}")
 
 
-@command("tree", verbs=("graph",))
+@command("tree", verbs=("graph",), past=True)
 @click.argument("ref", required=False)
 @click.option("--depth", type=int, default=limits.TREE_LEVELS, show_default=True, help="Levels beneath.")
 @options.limit()
@@ -140,7 +168,7 @@ def tree(session: Session, store: Store, ref: str | None, depth: int, limit: int
         out.say(more)
 
 
-@command("get", verbs=("get", "notes.get", "entities.get", "projects.get"))
+@command("get", verbs=("get", "notes.get", "entities.get", "projects.get"), past=True)
 @click.argument("refs", nargs=-1, required=True)
 def get(session: Session, store: Store, refs: tuple[str, ...]) -> None:
     """Records in full, whatever their type.
@@ -164,7 +192,7 @@ def get(session: Session, store: Store, refs: tuple[str, ...]) -> None:
             out.text("\n".join(line + detail for line, detail in zip(["marks:", *lines], ["", *details], strict=True)))
 
 
-@command("list", verbs=("notes.list",))
+@command("list", verbs=("notes.list",), past=True)
 @click.option("--kind", type=click.Choice(NOTE_KINDS), help="Of this kind.")
 @click.option("--status", type=click.Choice(ALL_STATUSES), help="In this status.")
 @click.option("--parent", metavar="REF", help="The children of this note, in their order.")
@@ -194,4 +222,4 @@ def list_(session: Session, store: Store, parent: str | None, roots: bool, limit
         out.say(f"perhaps more: --after {found[-1].id}")
 
 
-COMMANDS = {made.name: made for made in (resume, left, find, tree, get, list_)}
+COMMANDS = {made.name: made for made in (resume, left, review, find, tree, get, list_)}

@@ -31,7 +31,7 @@ def checkpoint(session: Session, store: Store, text: str, request_id: str | None
     written(session.out, store.checkpoint(session.text(text), request_id=request_id))
 
 
-@command("checkpoints", verbs=("checkpoints",))
+@command("checkpoints", verbs=("checkpoints",), past=True)
 @click.option("--before", type=int, metavar="ID", help="Continue with those before this one.")
 @options.limit(20)
 def checkpoints(session: Session, store: Store, before: int | None, limit: int) -> None:
@@ -85,7 +85,7 @@ def summary_write(session: Session, store: Store, task: str, work: str, result: 
     written(session.out, done)
 
 
-@command("read", verbs=("task_summary",), group=summary)
+@command("read", verbs=("task_summary",), group=summary, past=True)
 @click.argument("task")
 @options.budget
 def summary_read(session: Session, store: Store, task: str, budget: int) -> None:

@@ -28,7 +28,7 @@ _SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Set up": {"init": "storage", "import": "importing", "key": "storage"},
     "Come back to the work": {
         "resume": "reading", "left": "reading", "find": "reading", "get": "reading", "list": "reading",
-        "tree": "reading", "checkpoints": "reports",
+        "tree": "reading", "checkpoints": "reports", "review": "reading",
     },
     "Write down": {
         "add": "notes", "update": "notes", "move": "notes", "attempt": "work", "checklist": "work",
@@ -40,7 +40,15 @@ _SECTIONS: Final[dict[str, dict[str, str]]] = {
         "query": "queries", "groups": "queries", "children": "queries", "rename": "entities",
     },
     "Share the work": {"claim": "claims", "release": "claims", "claims": "claims"},
-    "The store": {"projects": "storage", "log": "storage", "stats": "storage", "verify": "storage"},
+    "The past": {
+        "history": "history", "revisions": "history", "revision": "history", "diff": "history", "undo": "history",
+        "log": "storage",
+    },
+    "End for good": {"forget": "ending", "redact": "ending"},
+    "The store": {
+        "projects": "projects", "stats": "storage", "backup": "backups", "restore": "backups", "export": "backups",
+        "rekey": "keys", "verify": "storage", "doctor": "repair", "salvage": "repair",
+    },
 }  # fmt: skip
 _PLACES: Final = {name: place for section in _SECTIONS.values() for name, place in section.items()}
 

@@ -23,10 +23,16 @@ Mode: TypeAlias = Literal["read", "write", "create"]
 
 
 class Session:
-    """What every command needs."""
+    """What every command needs.
+
+    Attributes:
+        given: The global options by name.
+        typed: Those of them that stood on the command line, not in the environment.
+    """
 
     def __init__(self) -> None:
         self.given: dict[str, Any] = {}
+        self.typed: set[str] = set()
         self._read = False
 
     @property
@@ -84,6 +90,19 @@ class Session:
             if given.get("claim"):
                 store.adopt_claims(given["claim"])
             yield store if self.task is None else store.acting(task=self.task)
+
+    @contextmanager
+    def past(self, store: Store, *, seq: int | None = None, time: int | None = None) -> Iterator[Store]:
+        """The store as it was right after an event or at a time, which is said."""
+        from agentmem.adapters.cli.progress import working
+        from agentmem.adapters.cli.shown import when
+
+        with working(self.out, "folding the log"):
+            then = store.at(seq, time=time)
+        with then:
+            moment = then.moment
+            self.out.say(f"as of event {moment.seq}, {when(moment.at)} UTC")
+            yield then
 
     def made(self, store: Store) -> None:
         """Say that a store was made, and what that means for its key."""
@@ -156,6 +175,11 @@ def key_words(store: Store) -> str:
                 f"its key is in {database.key_path} ({made}). Losing that file loses all that is written here:"
                 " keep a copy elsewhere (agentmem key export).\n"
                 "It guards copies of the database, not your account: who can read your files can read both."
+            )
+        case KeySource.STORE_FILE:
+            return (
+                f"its key is in {database.key_path}, and of this store alone. Losing that file loses all that is written"
+                " here: keep a copy elsewhere (agentmem key export)."
             )
         case KeySource.ENVIRONMENT_FILE:
             return f"its key is in {database.key_path} (AGENTMEM_KEY_FILE). Losing it loses all that is written here."

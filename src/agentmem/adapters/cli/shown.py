@@ -10,7 +10,8 @@ from agentmem.adapters.cli.output import Output
 from agentmem.adapters.cli.values import iso, plain
 
 if TYPE_CHECKING:
-    from agentmem.types import Brief, Entity, Note, Record, Written, WrittenMany
+    from agentmem.records.projects import KindSize
+    from agentmem.types import Brief, Entity, Head, Note, Record, Written, WrittenMany
 
 
 def written(out: Output, done: Written) -> None:
@@ -110,6 +111,30 @@ def entities_table(out: Output, entities: Sequence[Entity]) -> None:
             for entity in entities
         ),
     )
+
+
+def counts(numbers: Mapping[str, int]) -> str:
+    """Numbers by name in a line, those of nothing left out."""
+    return ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number) or "none"
+
+
+def sizes(out: Output, found: Iterable[KindSize]) -> None:
+    """Events and bytes by project and kind, in columns."""
+    out.table(
+        ("project", "kind", "events", "bytes"),
+        ((str(one.project), one.kind, f"{one.events:,}", f"{one.bytes:,}") for one in found),
+    )
+
+
+def ids(numbers: Sequence[int], most: int = 50) -> str:
+    """Numbers in a line, and how many it leaves out."""
+    named = ", ".join(map(str, numbers[:most]))
+    return named if len(numbers) <= most else f"{named} and {len(numbers) - most:,} more"
+
+
+def head_text(head: Head) -> str:
+    """The end of a log in the form that `--head` takes."""
+    return f"{head.store}:{head.seq}:{head.chain}"
 
 
 def compact(value: Any) -> str:

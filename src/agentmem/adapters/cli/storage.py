@@ -1,23 +1,24 @@
-"""Commands on the store as a whole: init, key, stats, verify, log, projects."""
+"""Commands on the store as a whole: init, key, stats, verify, log."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from agentmem.adapters.cli import options
 from agentmem.adapters.cli.exits import Exit
-from agentmem.adapters.cli.options import command, common_options
+from agentmem.adapters.cli.options import command
 from agentmem.adapters.cli.output import complain, is_terminal
+from agentmem.adapters.cli.progress import working
 from agentmem.adapters.cli.session import Session, key_words
-from agentmem.adapters.cli.shown import compact, when, written
+from agentmem.adapters.cli.shown import compact, counts, head_text, sizes, when
 
 if TYPE_CHECKING:
     from agentmem.engine.keys import ResolvedKey
     from agentmem.store import Store
-    from agentmem.types import Event, Head
+    from agentmem.types import Event
 
 
 @command("init", store=None, verbs=("open", "close"))
@@ -101,21 +102,24 @@ def key_export(session: Session) -> None:
 
 
 def _resolved(session: Session) -> ResolvedKey:
-    from agentmem.engine.keys import resolve_key
+    from agentmem.engine.lookup import resolve_key
 
-    return resolve_key(session.key(new=False), existing=True, path=session.path)
+    return resolve_key(session.key(new=False), path=session.path.resolve())
 
 
 @command("stats", verbs=("stats", "projects.stats"))
-def stats(session: Session, store: Store) -> None:
+@click.option("--log", is_flag=True, help="Also events and bytes by project and kind. Reads the whole log.")
+@click.option("--tables", is_flag=True, help="Also bytes by table and index. Reads every page of the file.")
+def stats(session: Session, store: Store, log: bool, tables: bool) -> None:
     """The size of the store, and what the project holds.
 
     Examples:
       agentmem stats --json
+      agentmem stats --log --tables
     """
     from agentmem.errors import NotFound
 
-    out, found = session.out, store.stats()
+    out, found = session.out, store.stats(log=log, tables=tables)
     try:
         project = store.projects.stats()
     except NotFound:  # nothing was written in it yet
@@ -123,23 +127,33 @@ def stats(session: Session, store: Store) -> None:
     if out.json:
         out.value(found, project=project)
         return
-    sizes = [
+    rows = [
         ("path", str(found.path)),
-        ("file", f"{found.file_bytes:,} bytes, log {found.wal_bytes:,} bytes"),
-        ("events", f"{found.events:,}"),
+        ("file", f"{found.file_bytes:,} bytes, log {found.wal_bytes:,} bytes, {found.free_pages:,} free pages"),
+        (
+            "events",
+            f"{found.events:,}" + (f", {when(found.first_at)} to {when(found.last_at)} UTC" if found.events else ""),
+        ),
         ("projects", f"{found.projects:,}"),
-        ("records", _counts(found.records)),
+        ("records", counts(found.records)),
         ("project", store.project),
     ]
     if project is None:
-        sizes.append(("", "nothing was written in it yet"))
+        rows.append(("", "nothing was written in it yet"))
     else:
-        sizes += [("  notes", _counts(project.notes)), ("  entities", _counts(project.entities))]
-    out.text("\n".join(f"{name:<10} {value}".rstrip() for name, value in sizes))
-
-
-def _counts(numbers: Any) -> str:
-    return ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number) or "none"
+        rows += [("  notes", counts(project.notes)), ("  entities", counts(project.entities))]
+    if found.purge_pending:
+        rows.append(
+            ("pending", "a purge: what was purged may still be in the write-ahead log; the next writer finishes")
+        )
+    out.text("\n".join(f"{name:<10} {value}".rstrip() for name, value in rows))
+    if found.log is not None:
+        sizes(out, found.log)
+    if found.tables is not None:
+        out.table(
+            ("table", "of", "bytes", "unused"),
+            ((one.name, one.of, f"{one.bytes:,}", f"{one.unused:,}") for one in found.tables),
+        )
 
 
 @command("verify", store=None, verbs=("verify", "wait_for_index"))
@@ -160,33 +174,19 @@ def verify(session: Session, replay: bool, independent: bool, head: str | None, 
       agentmem verify --replay --independent
     """
     out = session.out
-    noted = None if head is None else _head(head)
-    with session.opened("write" if reindex else "read") as store:
+    noted = options.head(head)
+    with session.opened("write" if reindex else "read") as store, working(out, "verifying"):
         if reindex:
             store.wait_for_index()
         found = store.verify(replay=replay, independent=independent, head=noted)
     if out.json:
         out.value(found, sound=bool(found))
     elif found:
-        out.text(f"sound: {found.events:,} events, head {_head_text(found.head)}")
+        out.text(f"sound: {found.events:,} events, head {head_text(found.head)}")
     else:
         out.text("\n".join(found.problems))
     if not found:
         click.get_current_context().exit(Exit.DAMAGED)
-
-
-def _head_text(head: Head) -> str:
-    return f"{head.store}:{head.seq}:{head.chain}"
-
-
-def _head(given: str) -> Head:
-    from agentmem.types import Head
-
-    store, _, rest = given.partition(":")
-    seq, _, chain = rest.partition(":")
-    if not seq.isdigit() or not chain:
-        raise click.BadParameter("A head is STORE:SEQ:CHAIN, as agentmem log --head prints it.", param_hint="--head")
-    return Head(store, int(seq), chain)
 
 
 @command("log", verbs=("log.read", "log.get", "log.head", "watch"))
@@ -234,7 +234,7 @@ def log(
         if out.json:
             out.value(end)
         else:
-            out.text(_head_text(end))
+            out.text(head_text(end))
     elif seq is not None:
         _one_event(session, store, seq)
     elif follow:
@@ -276,59 +276,4 @@ def _events(session: Session, events: tuple[Event, ...]) -> None:
         session.out.text(f"{event.seq} {when(event.at)} {event.kind} {event.record}{origin} {who}".rstrip())
 
 
-@options.group("projects", invoke_without_command=True)
-@click.pass_context
-def projects(context: click.Context) -> None:
-    """The projects of the store, oldest first.
-
-    Examples:
-      agentmem projects
-      agentmem projects rename acme --project acme-1f2e3d4c
-    """
-    if context.invoked_subcommand is None:
-        session = context.ensure_object(Session)
-        with session.opened("read") as store:
-            _projects(session, store)
-
-
-projects.params.extend(common_options(leaf=True))
-
-
-def _projects(session: Session, store: Store) -> None:
-    out = session.out
-    found = store.projects.list()
-    if out.json:
-        out.values(found)
-        return
-    rows = (
-        (str(one.id), one.name or "", f"{when(one.created_at)} UTC", "this one" if one.name == store.project else "")
-        for one in found
-    )
-    out.table(("id", "name", "since", ""), rows)
-
-
-@command("list", verbs=("projects.list",), group=projects)
-def projects_list(session: Session, store: Store) -> None:
-    """The projects of the store, oldest first.
-
-    Examples:
-      agentmem projects list --json
-    """
-    _projects(session, store)
-
-
-@command("rename", store="write", verbs=("projects.rename",), group=projects)
-@click.argument("name")
-@options.request_id
-def projects_rename(session: Session, store: Store, name: str, request_id: str | None) -> None:
-    """Give the project another NAME. Its records keep their ids.
-
-    The directory still stands for the old name: from then on give --project NAME, or set AGENTMEM_PROJECT.
-
-    Examples:
-      agentmem projects rename acme --project acme-1f2e3d4c
-    """
-    written(session.out, store.projects.rename(name, request_id=request_id))
-
-
-COMMANDS = {made.name: made for made in (init, key, stats, verify, log, projects)}
+COMMANDS = {made.name: made for made in (init, key, stats, verify, log)}

@@ -220,7 +220,7 @@ def checklist_remove(session: Session, store: Store, note: str, items: tuple[str
     many(session.out, store.checklists.remove(of, *which, request_id=request_id))
 
 
-@command("show", verbs=("checklists.items",), group=checklist)
+@command("show", verbs=("checklists.items",), group=checklist, past=True)
 @_note
 @click.option("--done/--open", "done", default=None, help="Only ticked ones, or only others.")
 @click.option("--after", metavar="ITEM", help="Continue after this item.")

@@ -11,6 +11,8 @@ from typing import Final, Literal
 
 from attrs import frozen
 
+from agentmem.engine.database import Database
+from agentmem.records.cleaning import dropped_by
 from agentmem.transfer.markdown.words import clean_heading, plain
 
 __all__ = ["Heading", "Role", "is_excluded", "read_heading"]
@@ -394,3 +396,10 @@ def _candidates(line: str) -> list[str]:
             break
         found.append(shorter)
     return [candidate for candidate in found if candidate]
+
+
+@dropped_by
+def _forget_headings(database: Database) -> None:
+    """Empties the memos of lines, whatever file they were imported into."""
+    read_heading.cache_clear()
+    plain.cache_clear()

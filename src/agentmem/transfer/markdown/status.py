@@ -12,6 +12,8 @@ from typing import Final, Literal
 
 from attrs import frozen
 
+from agentmem.engine.database import Database
+from agentmem.records.cleaning import dropped_by
 from agentmem.transfer.markdown.words import plain
 
 __all__ = [
@@ -243,3 +245,9 @@ def _leading_word(text: str) -> str | None:
             if _BOUNDARY.match(after) or (not word.isascii() and after.isascii()):
                 return word
     return None
+
+
+@dropped_by
+def _forget_lines(database: Database) -> None:
+    """Empties the memo of lines, whatever file they were imported into."""
+    split_marker.cache_clear()
