@@ -2,6 +2,7 @@
 
     python scripts/build_docs.py          write them
     python scripts/build_docs.py --check  say which are out of date, and exit with 1 if any is
+    python scripts/build_docs.py --figures  also the table of figures of the past, from the last whole run of benchmarks
 
 It needs agentmem with the extra `cli` to be importable. A test compares its output with the files.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 import sys
@@ -26,29 +28,60 @@ from agentmem import errors, limits, types
 from agentmem.adapters.cli.exits import Exit
 from agentmem.context.tokens import count_tokens
 from agentmem.store import Store
+from agentmem.store.at import PastStore
+from agentmem.upkeep.diagnosis import Severity
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMESPACES = ("notes", "links", "attempts", "entities", "checklists", "projects", "log")
+NAMESPACES = {
+    "notes": "Notes",
+    "links": "Links",
+    "attempts": "Attempts",
+    "entities": "Entities",
+    "checklists": "Checklists",
+    "projects": "ProjectVerbs",
+    "log": "Log",
+}
 _WIDTH = 110
 
 VERBS: dict[str, tuple[str, ...]] = {
     "Open and close": ("open", "close", "in_project", "acting", "transaction"),
     "Come back to the work": (
-        *("resume", "left", "task_summary", "graph", "find", "get", "news", "checkpoints", "claims"),
+        *("resume", "left", "task_summary", "graph", "find", "get", "news", "checkpoints", "claims", "review"),
     ),
-    "Write": ("scope", "checkpoint", "summarize", "confirm", "import_"),
+    "Write": ("scope", "checkpoint", "summarize", "confirm"),
     "Share the work": ("claim", "release", "claim_token", "adopt_claims", "watch"),
-    "The file": ("verify", "wait_for_index", "stats"),
+    "The past": ("history", "revisions", "revision", "diff", "at", "undo"),
+    "End for good": ("forget", "redact"),
+    "Copies": ("backup", "restore", "export", "import_"),
+    "The file": ("verify", "doctor", "salvage", "rekey", "stats", "wait_for_index"),
 }
-# Values outside agentmem.types: the package they are in, and their names.
+# Values outside agentmem.types: the module they are in, and their names.
 GIVEN: dict[str, tuple[str, ...]] = {"records": ("NewNote", "Row", "Result")}
 ANSWERS: dict[str, tuple[str, ...]] = {
     "context": ("Resume", "Left", "Step", "OpenItem", "ScopeLeft", "CheckLeft", "Missing"),
     "context.parts": ("TaskSummary", "Part", "Graph", "Node"),
     "recall": ("Found", "Hit"),
-    "records": ("Page", "Groups", "Group", "Numbers", "Verified", "Stats", "ProjectStats"),
+    "records": ("Page", "Groups", "Group", "Numbers", "ProjectStats", "KindSize"),
+    "context.review": ("Review",),
+    "context.review_parts": ("Part", "Finding"),
+    "context.history": ("History", "Diff"),
+    "past.history": ("Change",),
+    "past.fields": ("FieldChange",),
+    "past.at": ("Moment",),
+    "upkeep.backup": ("Backup",),
+    "upkeep.restore": ("Restored",),
+    "transfer.export": ("Exported",),
     "transfer.importer": ("Imported",),
+    "transfer.copies": ("ImportedCopy",),
+    "transfer.restore_log": ("ImportedLog",),
+    "upkeep.health": ("Verified",),
+    "upkeep.diagnosis": ("Diagnosis", "Finding"),
+    "upkeep.salvage": ("Salvaged",),
+    "upkeep.rekey": ("Rekeyed",),
+    "upkeep.sizes": ("Stats", "TableSize"),
 }
+# Names that two modules have: what tells them apart in a heading.
+_OF = {"context.review_parts": " of a Review", "upkeep.diagnosis": " of a Diagnosis"}
 
 
 def classes(place: str) -> dict[str, type]:
@@ -67,25 +100,41 @@ def _modules(package: ModuleType) -> list[str]:
     return [each.name for each in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{package.__name__}.")]
 
 
-def chosen(names: dict[str, tuple[str, ...]]) -> list[type]:
-    """The classes of these names."""
-    return [classes(place)[name] for place, those in names.items() for name in those]
+def chosen(names: dict[str, tuple[str, ...]]) -> list[str]:
+    """What is to be said of the classes of these names."""
+    owned = [(place, name) for place, those in names.items() for name in those]
+    twice = {name for _, name in owned if [each for _, each in owned].count(name) > 1}
+    return [value(classes(place)[name], _OF.get(place, "") if name in twice else "") for place, name in owned]
+
+
+def inherited(owner: type) -> dict[str, Any]:
+    """What a class has, that of its bases first, each in the order it is written in."""
+    found: dict[str, Any] = {}
+    for base in reversed(owner.__mro__):
+        if base.__module__.startswith("agentmem."):
+            found |= vars(base)
+    return found
 
 
 def members(owner: type) -> dict[str, Any]:
-    """The public methods of a class, in the order they are written in, class methods too."""
+    """The public methods of a class and of its bases, class methods too."""
     found = {}
-    for name, value in vars(owner).items():
+    for name, value in inherited(owner).items():
         function = value.__func__ if isinstance(value, classmethod) else value
         if not name.startswith("_") and inspect.isfunction(function):
             found[name] = function
     return found
 
 
+def called(name: str) -> str:
+    """A verb of the store as a caller writes it: of the class, or of an open store."""
+    return f"{'Store' if isinstance(inspect.getattr_static(Store, name), classmethod) else 'store'}.{name}"
+
+
 def namespaces() -> dict[str, type]:
     """The class behind each namespace of the store."""
     found = classes("records") | classes("store")
-    return {name: found[name.capitalize()] for name in NAMESPACES}
+    return {name: found[made] for name, made in NAMESPACES.items()}
 
 
 def signature(called: str, function: Callable[..., Any]) -> str:
@@ -175,8 +224,8 @@ def verb(called: str, function: Callable[..., Any]) -> str:
     return f"### {called}\n\n```py\n{signature(called, function)}\n```\n\n{prose(function.__doc__)}\n"
 
 
-def value(made: type) -> str:
-    """One class of values: what it is, its fields with their types."""
+def value(made: type, of: str = "") -> str:
+    """One class of values: what it is, its fields with their types; `of` tells it from another of its name."""
     told = dict(_told(made))
     rows = []
     for field in attrs.fields(made):
@@ -189,7 +238,7 @@ def value(made: type) -> str:
         if isinstance(member, property) and not name.startswith("_"):
             rows.append(f"- `{name}`: {_first(member.__doc__)}")
     text = prose(made.__doc__, without=("Args", "Attributes"))
-    return f"### {made.__name__}\n\n{text}\n\n" + "\n".join(rows) + "\n"
+    return f"### {made.__name__}{of}\n\n{text}\n\n" + "\n".join(rows) + "\n"
 
 
 def _of_default(default: object) -> str:
@@ -243,17 +292,15 @@ def api() -> str:
     assert sorted(listed) == sorted(store), f"verbs to be listed here: {set(store) ^ set(listed)}"
     for title, names in VERBS.items():
         lines += [f"## {title}", ""]
-        lines += [verb(f"Store.{name}" if name == "open" else f"store.{name}", store[name]) for name in names]
+        lines += [verb(called(name), store[name]) for name in names]
+        if title == "The past":
+            lines += ["### PastStore", "", prose(PastStore.__doc__), "", _properties(PastStore, Store)]
     for name, owner in namespaces().items():
         lines += [f"## store.{name}", ""]
         lines += [verb(f"store.{name}.{each}", function) for each, function in members(owner).items()]
     lines += ["## Functions", "", _function("default_project", agentmem.default_project)]
-    lines += ["## Values that are given", "", *(value(made) for made in chosen(GIVEN))]
-    lines += [
-        "## Values that come back",
-        "",
-        *(value(made) for made in (*values(), *chosen(ANSWERS))),
-    ]
+    lines += ["## Values that are given", "", *chosen(GIVEN)]
+    lines += ["## Values that come back", "", *(value(made) for made in values()), *chosen(ANSWERS)]
     lines += ["## Closed sets of words", "", _words()]
     lines += ["## Limits", "", _limits()]
     return "\n".join(lines).rstrip() + "\n"
@@ -264,8 +311,10 @@ def _function(name: str, function: Callable[..., Any]) -> str:
     return f"### {name}\n\n```py\n{name}{str(shape).replace(chr(39), '')}\n```\n\n{prose(function.__doc__)}\n"
 
 
-def _properties(owner: type) -> str:
-    found = ((name, member) for name, member in vars(owner).items() if isinstance(member, property))
+def _properties(owner: type, without: type = object) -> str:
+    known = inherited(without)
+    found = ((name, member) for name, member in inherited(owner).items() if isinstance(member, property))
+    found = ((name, member) for name, member in found if name not in known)
     return "\n".join(f"- `store.{name}`: {_first(member.__doc__)}" for name, member in found) + "\n"
 
 
@@ -276,6 +325,7 @@ def _words() -> str:
         "Result of a check": types.CHECK_RESULTS,
         "Outcome of an attempt": types.OUTCOMES,
         "Origin, the most trusted first": types.ORIGINS,
+        "Severity of a finding of `doctor`": tuple(each.value for each in Severity),
     }
     rows = ["| set | words |", "|---|---|"]
     rows += [f"| {name} | {', '.join(f'`{word}`' for word in words)} |" for name, words in sets.items()]
@@ -369,8 +419,38 @@ def built() -> dict[Path, str]:
     return found
 
 
+_FIGURES = re.compile(r"(<!-- figures of the past -->\n\n)(.*?)(?=\n\n<!-- end of figures -->)", re.DOTALL)
+
+
+def figures() -> None:
+    """Write the measured figures of the past into docs/history.md.
+
+    They come from a machine, not from the code, so no check compares them with what benchmarks/results has today.
+    """
+    path = ROOT / "docs" / "history.md"
+    text = path.read_text("utf-8")
+    for result in sorted((ROOT / "benchmarks" / "results").glob("*.json"), reverse=True):
+        run = json.loads(result.read_text("utf-8"))
+        found = [one for one in run["figures"] if one["theme"] == "past"]
+        if found and not run["quick"]:
+            table = "\n".join(["| what | measured |", "|---|---|", *map(_figure, found)])
+            place = _FIGURES.search(text)
+            assert place is not None
+            begin, end = place.span(2)
+            path.write_text(f"{text[:begin]}{table}{text[end:]}", "utf-8")
+            return
+    print("No whole run of benchmarks has figures of the past: python -m benchmarks --only past")
+
+
+def _figure(one: dict[str, Any]) -> str:
+    more = "".join(f", {name} {number}" for name, number in one["more"].items())
+    return f"| {re.sub(r'(?<=[0-9])(?=(?:[0-9]{3})+ events)', ',', one['what'])} | {one['value']:.3g} {one['unit']}{more} |"
+
+
 def main() -> int:
     """Write what differs, or say so."""
+    if "--figures" in sys.argv[1:]:
+        figures()
     stale = {path: text for path, text in built().items() if not path.exists() or path.read_text("utf-8") != text}
     for path, text in stale.items():
         print(path.relative_to(ROOT))

@@ -209,8 +209,10 @@ def cipher_set(connection: apsw.Connection, raw: RawKey) -> None:
     """Choose SQLCipher 4 and give the raw key. Reads nothing but the salt, proves nothing yet."""
     connection.execute("PRAGMA cipher = 'sqlcipher'").fetchall()
     connection.execute("PRAGMA legacy = 4").fetchall()
-    # Not cached, so that the statement does not keep the key in memory.
-    connection.execute(f'PRAGMA key = "{raw.pragma_value()}"', can_cache=False).fetchall()
+    # Not cached, so that the statement does not keep the key in memory; not written into SQLite's error log if it fails.
+    connection.execute(
+        f'PRAGMA key = "{raw.pragma_value()}"', can_cache=False, prepare_flags=apsw.SQLITE_PREPARE_DONT_LOG
+    ).fetchall()
 
 
 def pragmas_set(connection: apsw.Connection, opening: Opening, role: Role, *, writes: bool) -> None:

@@ -25,7 +25,7 @@ from agentmem.engine.renewal import UNDECIPHERED, renew_key, renewing
 from agentmem.engine.schema import user_version
 from agentmem.engine.sessions import ReadSession, Turn, WriteSession
 from agentmem.engine.stays import Place, Places, Stay
-from agentmem.errors import Busy, Conflict, StorageWarning
+from agentmem.errors import AgentMemError, Busy, Conflict, StorageWarning
 
 __all__ = ["READERS", "Pool"]
 
@@ -186,6 +186,18 @@ class Pool:
         self.writer = connection
         return connection
 
+    def _writer_renew(self, left: Connection) -> None:
+        """Another writer in the place of one that is to be used no more; for who has the place, outside a transaction."""
+        self.writer = None
+        self.hurried = False
+        try:
+            # Before the other is closed: with the last connection SQLite takes the WAL away.
+            self._writer_take(connect(self.opening, "writer"))
+        except (AgentMemError, apsw.Error):
+            return  # the next write connects too, and says what is wrong
+        finally:
+            close_quietly(left)
+
     def commit(self, connection: Connection, began: float) -> None:
         """Commit what was begun at `began`, by `monotonic`.
 
@@ -223,6 +235,8 @@ class Pool:
         if spent:
             close_quietly(connection)
             self.writer = None
+        elif connection.era is not self.era:
+            self._writer_renew(connection)
         elif self.hurried:
             connection.set_busy_timeout(round(self.opening.busy_timeout * 1000))
             self.hurried = False
@@ -419,21 +433,14 @@ class Pool:
     def drop_pages(self) -> None:
         """Let go of what connections keep in memory: decrypted pages, and statements with the values last bound to them.
 
-        Those in use are closed when they are put back; the writer, where it is in use, before it is used again.
+        Those in use are closed when they are put back.
         """
         self.era = object()
         self.idle_close()
         if self.inside() is not None or self.writer is None:
             return
         with contextlib.suppress(Busy), Turn(self, 0.0):
-            left = self.writer
-            if left is not None and self.outdated(left):
-                self.writer = None
-                try:
-                    # Before the other is closed: with the last connection SQLite takes the WAL away.
-                    self._writer_take(connect(self.opening, "writer"))
-                finally:
-                    close_quietly(left)
+            pass  # its end renews the writer
 
     # A file that was moved, deleted or replaced
 

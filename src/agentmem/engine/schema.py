@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -159,4 +160,8 @@ def migrate(connection: apsw.Connection, opening: Opening, schema: tuple[Migrati
 def remove_set(path: Path) -> None:
     """Take away a temporary database of this process and the files SQLite may have put beside it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
-        beside(path, suffix).unlink(missing_ok=True)
+        try:
+            beside(path, suffix).unlink(missing_ok=True)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:  # there is no file of such a name
+                raise

@@ -93,7 +93,11 @@ def free_check(target: Path) -> None:
     """
     if os.path.lexists(target):
         raise taken(target)
-    if not target.parent.is_dir():
+    try:
+        directory = target.parent.is_dir()
+    except OSError as error:
+        raise io_failed(f"{target} cannot be looked at", error) from error
+    if not directory:
         raise no_directory(target)
     for suffix in _SIDES:
         side = beside(target, suffix)

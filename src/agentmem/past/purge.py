@@ -1,9 +1,9 @@
 """Purge: what is forgotten or redacted is gone from tables, index, log, free pages and write-ahead log.
 
 `forget` ends records. `redact` takes away earlier texts of one that stays. Both are one transaction: events that say what
-happened, then the payloads they make needless are erased. FTS5 keeps a term in places that its secure-delete does not
-reach, in the leaves of other segments and in `search_idx`; merging all segments into one, around a row that is added
-before and deleted after, clears these. After the commit all pages are written anew and the write-ahead log is emptied,
+happened, then the payloads they make needless are erased. The full-text index keeps a deleted term until the segment it
+stands in is merged; so all segments are merged into one, around a row that is added before and deleted after, for a
+single segment is left as it is. After the commit all pages are written anew and the write-ahead log is emptied,
 see `records.cleaning`.
 """
 

@@ -237,9 +237,7 @@ def _wanted(unit: Unit, note: Note, given: Mapping[str, Any]) -> dict[str, Any]:
             case "scope":
                 wanted["scope"] = None if value is None else _scope(unit, note.kind, value)
             case "dated":
-                wanted["dated"] = (
-                    None if value is None else validate.whole(value, name, -limits.INT_MAX, limits.INT_MAX)
-                )
+                wanted["dated"] = None if value is None else validate.time(value, name)
             case "source":
                 wanted["source"] = validate.optional_line(value, "source", limits.BODY_BYTES)
             case "digest":

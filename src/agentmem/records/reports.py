@@ -28,7 +28,7 @@ def checkpoint(unit: Unit, given: str, task: Ref | None, dated: int | None = Non
     found = unit.actor.task if task is None else note_id(unit, task)
     payload: dict[str, Any] = {"text": text}
     if dated is not None:
-        payload["dated"] = validate.whole(dated, "dated", -limits.INT_MAX, limits.INT_MAX)
+        payload["dated"] = validate.time(dated, "dated")
     if found is None:
         project = unit.project
     else:

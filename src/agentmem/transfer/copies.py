@@ -115,7 +115,7 @@ def run(
                 file.seek(0)
                 unit = Unit(binding, tx)
                 work = _Copying(unit, plan, rehearsal, floor, collisions)
-                work.run(Reader(file), progress)
+                work.run(Reader(file, proven=plan.chains), progress)
                 found = _answer(path, plan, work, dry_run=dry_run)
                 if dry_run:
                     raise _DryRun(found)
@@ -134,6 +134,7 @@ class _Plan:
         types: The type of each record.
         stated: Of each record whose creation was erased, the first event that states it anew.
         placed: Whether any record was put elsewhere among its siblings than last.
+        chains: The chain after each event.
     """
 
     header: Header
@@ -141,6 +142,7 @@ class _Plan:
     types: Mapping[int, RecordType]
     stated: Mapping[int, Event]
     placed: bool
+    chains: bytes
 
 
 def _plan(reader: Reader, rehearsal: Rehearsal) -> _Plan:
@@ -150,7 +152,9 @@ def _plan(reader: Reader, rehearsal: Rehearsal) -> _Plan:
     stated: dict[int, Event] = {}
     made: set[int] = set()
     placed = False
+    chains = bytearray()
     for entry in reader:
+        chains += entry.chain
         event = rehearsal.take(entry)
         if event.payload is None or event.type == "project" or event.kind.endswith(_NO_PLACE):
             raise damaged(entry.line, f"{event.kind} has no place in a copy")
@@ -164,7 +168,7 @@ def _plan(reader: Reader, rehearsal: Rehearsal) -> _Plan:
     if len(made) < len(types):
         (record, *_) = types.keys() - made
         raise damaged(reader.line, f"The file changes {types[record]} #{record}, and does not make it")
-    return _Plan(reader.header, reader.events, types, stated, placed)
+    return _Plan(reader.header, reader.events, types, stated, placed, bytes(chains))
 
 
 class _Copying:
@@ -418,10 +422,10 @@ _ENTITY: Final = "SELECT id FROM entity WHERE project = ? AND type = ? AND key =
 _CHECKS: Final = "SELECT id, names FROM checks WHERE project = ? AND type = ? AND filter = ?"
 # What points out of the file, as everything ends.
 _OUTSIDE: Final = """
-SELECT (SELECT count(*) FROM note WHERE parent NOT IN (SELECT id FROM note))
-     + (SELECT count(*) FROM note WHERE entity NOT IN (SELECT id FROM entity))
-     + (SELECT count(*) FROM entity WHERE parent NOT IN (SELECT id FROM entity))
-     + (SELECT count(*) FROM checkpoint WHERE task NOT IN (SELECT id FROM note))
+SELECT (SELECT count(*) FROM note WHERE parent IS NOT NULL AND parent NOT IN (SELECT id FROM note))
+     + (SELECT count(*) FROM note WHERE entity IS NOT NULL AND entity NOT IN (SELECT id FROM entity))
+     + (SELECT count(*) FROM entity WHERE parent IS NOT NULL AND parent NOT IN (SELECT id FROM entity))
+     + (SELECT count(*) FROM checkpoint WHERE task IS NOT NULL AND task NOT IN (SELECT id FROM note))
      + (SELECT count(*) FROM link WHERE dst NOT IN (SELECT id FROM note UNION ALL SELECT id FROM entity))
 """
 

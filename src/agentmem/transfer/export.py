@@ -309,8 +309,9 @@ def _project_of(view: View, start: tuple[int, RecordType]) -> str:
 
 
 def _there(view: View, of: str, records: list[int]) -> Iterator[int]:
-    """Those of the records that are there: one that was taken back is not copied."""
-    return _rows_of(view, f"SELECT id FROM {of} WHERE id IN", records)
+    """Those of the records that are there: one that was taken back is not copied, nor is a purged item's number."""
+    also = "text IS NOT NULL AND " if of == "item" else ""
+    return _rows_of(view, f"SELECT id FROM {of} WHERE {also}id IN", records)
 
 
 def _rows_of(view: View, sql: str, records: list[int]) -> Iterator[int]:

@@ -226,17 +226,19 @@ class Reader:
         texts: The hashes of the long texts.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, *, proven: bytes | None = None) -> None:
         """Read the first line.
 
         Args:
             file: Open for reading, at its beginning.
+            proven: The chain after each event, one after the other, as an earlier reading of the file had it.
 
         Raises:
             Corrupt: It is no export, or its first line is damaged.
             NewerFile: A later version of agentmem wrote it.
         """
         self._file = file
+        self._proven = proven
         self.line = 1
         first = file.readline(_HEADER_BYTES)
         self.header = _header(first)
@@ -326,6 +328,9 @@ class Reader:
         self.events += 1
         self.erased += stored is None
         self.records += header[6] == seq
+        place = 32 * self.events
+        if self._proven is not None and self._proven[place - 32 : place] != linked:
+            raise Corrupt("The file was changed while it was read", next="Import it again")
         if seq == self.header.head.seq and self.header.what == "log" and linked.hex() != self.header.head.chain:
             raise damaged(self.line, "The log differs from the head that the first line names")
         return Entry(self.line, header, stored, payload, salt, digest, linked, waiting)
@@ -340,7 +345,7 @@ class Reader:
         sound = (
             all(type(each) is int and 0 < each <= limits.INT_MAX for each in numbers)
             and type(at) is int
-            and -limits.INT_MAX <= at <= limits.INT_MAX
+            and limits.TIME_LEAST <= at <= limits.TIME_MOST
             and record <= seq
             and _matches(_KIND, kind)
             and type(of) is str

@@ -106,8 +106,8 @@ def _bit(value: Any) -> bool:
     return type(value) is int and value in (0, 1)
 
 
-def _whole(value: Any) -> bool:
-    return type(value) is int  # canonical JSON has bounds for it
+def _time(value: Any) -> bool:
+    return type(value) is int and limits.TIME_LEAST <= value <= limits.TIME_MOST
 
 
 def _id(value: Any) -> bool:
@@ -184,11 +184,11 @@ def _anything(value: Any) -> bool:
 
 
 _MARK: Final[Fields] = {
-    "result": _one_of(CHECK_RESULTS), "value": _anything, "detail": _optional(_line(limits.DETAIL_CHARS)), "at": _whole,
+    "result": _one_of(CHECK_RESULTS), "value": _anything, "detail": _optional(_line(limits.DETAIL_CHARS)), "at": _time,
     "author": _optional(_label), "run": _optional(_label), "origin": _one_of(ORIGINS),
 }  # fmt: skip
 _MARK_ROW: Final = (
-    _one_of(CHECK_RESULTS), _optional(_json(_anything)), _optional(_line(limits.DETAIL_CHARS)), _whole, _id,
+    _one_of(CHECK_RESULTS), _optional(_json(_anything)), _optional(_line(limits.DETAIL_CHARS)), _time, _id,
     _optional(_label), _optional(_label), _one_of(ORIGINS),
 )  # fmt: skip
 
@@ -247,23 +247,23 @@ _NOTE: Final[Fields] = {
     "kind": _one_of(NOTE_KINDS), "title": _line(limits.TITLE_CHARS), "body": _text(limits.BODY_BYTES),
     "status": _one_of(ALL_STATUSES), "tags": _tags, "parent": _id, "position": _number, "pinned": _flag,
     "confidence": _confidence, "basis": _line(limits.BASIS_CHARS), "entity": _id, "why": _text(limits.WHY_BYTES),
-    "scope": _scope, "dated": _whole, "source": _line(limits.BODY_BYTES), "digest": _label, "origin": _one_of(ORIGINS),
-    "confirmed_at": _whole, "confirmed_by": _label, "project": _id,
+    "scope": _scope, "dated": _time, "source": _line(limits.BODY_BYTES), "digest": _label, "origin": _one_of(ORIGINS),
+    "confirmed_at": _time, "confirmed_by": _label, "project": _id,
 }  # fmt: skip
 _ENTITY: Final[Fields] = {
     "type": _token, "key": _line(limits.KEY_CHARS), "status": _token, "parent": _id, "confidence": _confidence,
     "origin": _one_of(ORIGINS), "project": _id,
 }  # fmt: skip
 _ITEM: Final[Fields] = {
-    "note": _id, "number": _id, "text": _line(limits.ITEM_CHARS), "done": _flag, "done_by": _label, "done_at": _whole,
+    "note": _id, "number": _id, "text": _line(limits.ITEM_CHARS), "done": _flag, "done_by": _label, "done_at": _time,
     "position": _number, "origin": _one_of(ORIGINS), "removed": _flag,
 }  # fmt: skip
 _SUMMARY: Final[Fields] = {
     "note": _id, "work": _text(limits.SUMMARY_BYTES), "result": _text(limits.SUMMARY_BYTES), "confidence": _confidence,
-    "basis": _line(limits.BASIS_CHARS), "origin": _one_of(ORIGINS), "author": _label, "run": _label, "at": _whole,
+    "basis": _line(limits.BASIS_CHARS), "origin": _one_of(ORIGINS), "author": _label, "run": _label, "at": _time,
 }  # fmt: skip
 _CHECKPOINT: Final[Fields] = {
-    "text": _text(limits.CHECKPOINT_BYTES), "task": _id, "dated": _whole, "project": _id,
+    "text": _text(limits.CHECKPOINT_BYTES), "task": _id, "dated": _time, "project": _id,
 }  # fmt: skip
 _CHECKS: Final[Fields] = {"type": _token, "where": _where, "names": _tokens, "project": _id}
 _LINK: Final[Fields] = {"dst": _id, "kind": _token, "origin": _one_of(ORIGINS), **_LABELS}
@@ -289,6 +289,7 @@ _KINDS: Final[Mapping[str, Fields]] = {
     "item.added": {**_ITEM, **_COPIED},
     "item.changed": {"set": _set(_but(_ITEM, "note number"), _CLEARABLE)},
     "item.removed": {},
+    "item.forgotten": {"touched": _touched, "note": _id, "number": _id},
     "checkpoint.written": {**_CHECKPOINT, **_COPIED},
     "checkpoint.changed": {"set": _set({"project": _id})},
     "summary.written": {**_SUMMARY, **_COPIED},
@@ -312,15 +313,15 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 # In a row: other spellings than in an event, and columns that events have no name for.
 _ROWS: Final[Mapping[str, Fields]] = {
     "note": {
-        **_NOTE, "tags": _json(_tags), "scope": _json(_scope), "pinned": _bit, **_LABELS, "created_at": _whole,
-        "updated_at": _whole, "changed": _id, "touched": _id,
+        **_NOTE, "tags": _json(_tags), "scope": _json(_scope), "pinned": _bit, **_LABELS, "created_at": _time,
+        "updated_at": _time, "changed": _id, "touched": _id,
     },
-    "entity": {**_ENTITY, "attrs": _json(_attrs), **_LABELS, "created_at": _whole, "updated_at": _whole, "marks": _mark_rows},
+    "entity": {**_ENTITY, "attrs": _json(_attrs), **_LABELS, "created_at": _time, "updated_at": _time, "marks": _mark_rows},
     "item": {**_ITEM, "done": _bit, "removed": _bit},
     "summary": _SUMMARY,
-    "checkpoint": {**_CHECKPOINT, **_LABELS, "origin": _one_of(ORIGINS), "at": _whole},
+    "checkpoint": {**_CHECKPOINT, **_LABELS, "origin": _one_of(ORIGINS), "at": _time},
     "checks": {**_CHECKS, "filter": _where, "names": _json(_tokens), "origin": _one_of(ORIGINS)},
-    "project": {"name": _project, "created_at": _whole},
+    "project": {"name": _project, "created_at": _time},
 }  # fmt: skip
 # What a row is never without.
 _FULL: Final[Mapping[str, tuple[str, ...]]] = {
@@ -352,8 +353,8 @@ _STATES: Final[Mapping[str, Check]] = {of: _state(of) for of in _ROWS}
 _OF_ALL: Final[Mapping[str, Callable[[str], Fields]]] = {
     "linked": lambda of: _LINK,
     "unlinked": lambda of: _LINK,
-    "claim.taken": lambda of: {"holder": _optional(_label), "expires_at": _whole},
-    "claim.taken_over": lambda of: {"holder": _optional(_label), "expires_at": _whole},
+    "claim.taken": lambda of: {"holder": _optional(_label), "expires_at": _time},
+    "claim.taken_over": lambda of: {"holder": _optional(_label), "expires_at": _time},
     "claim.released": lambda of: {"lapsed": _flag},
     "restated": lambda of: {"state": _STATES[of], "touched": _touched, **_COPIED},
     "withdrawn": lambda of: {"touched": _touched},

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
 
 from agentmem.engine.database import Database
-from agentmem.engine.files import beside
+from agentmem.engine.files import beside, io_failed
 from agentmem.engine.keys import KeySource
 from agentmem.errors import Corrupt
 from agentmem.log.check import ChainCheck, check_all
 from agentmem.types import Head
 from agentmem.upkeep.health import log_ended
 
-__all__ = ["Inspection", "key_notice", "quiet", "store_id"]
+__all__ = ["Inspection", "key_notice", "quiet", "real_path", "store_id"]
 
 
 @frozen
@@ -43,6 +44,23 @@ class Inspection:
     def head(self) -> Head:
         """The head of the copy that was looked at."""
         return self._found[-1]
+
+
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """The path without symbolic links, of a file that may be missing.
+
+    Raises:
+        IoFailed: The system can't say whether there is one: a name that is too long, a directory that is closed to us.
+    """
+    real = Path(os.path.realpath(path))
+    try:
+        real.parent.stat()
+        real.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return real
+    except OSError as error:
+        raise io_failed(f"{real} cannot be looked at", error) from error
+    return real
 
 
 def quiet(path: Path) -> tuple[int, int] | None:

@@ -23,7 +23,7 @@ from agentmem.log.check import ChainCheck, check_some
 from agentmem.records.kinds import FUNCTIONS, KINDS
 from agentmem.types import Head
 from agentmem.upkeep import health
-from agentmem.upkeep.copies import quiet, store_id
+from agentmem.upkeep.copies import quiet, real_path, store_id
 from agentmem.upkeep.diagnosis import Diagnosis, Finding, Severity, of_error
 from agentmem.upkeep.proof import Proven, prove
 from agentmem.upkeep.surroundings import around, pids_told, place
@@ -39,7 +39,7 @@ _ORDER: Final = {Severity.FAULT: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 def doctor(path: str | os.PathLike[str], *, key: Key | None = None, repair: bool = False) -> Diagnosis:
     """Examine a file, also one that does not open; see `Store.doctor`."""
     cipher_check()
-    real = Path(os.path.realpath(path))
+    real = real_path(path)
     examination = _examined(real, key)
     if not repair:
         return examination.diagnosis()

@@ -20,7 +20,7 @@ from agentmem.errors import Corrupt
 from agentmem.records.cleaning import epoch_raise
 from agentmem.records.kinds import FUNCTIONS
 from agentmem.types import Head
-from agentmem.upkeep.copies import Inspection, key_notice, quiet
+from agentmem.upkeep.copies import Inspection, key_notice, quiet, real_path
 
 __all__ = ["Restored", "begin_anew", "restore"]
 
@@ -60,7 +60,7 @@ def restore(
     new_key: Key | None,
 ) -> Restored:
     """Make a new store of a backup or of any store; see `Store.restore`."""
-    target = Path(os.path.realpath(path))
+    target = real_path(path)
     free_check(Path(path) if os.path.lexists(path) else target)
     file_system_check(target)
     for frozen in (True, False):
@@ -86,7 +86,7 @@ def _copied(
     Returns:
         None where somebody has, or began to write to it meanwhile.
     """
-    real = Path(os.path.realpath(source))
+    real = real_path(source)
     before = quiet(real)
     if frozen and before is None:
         return None

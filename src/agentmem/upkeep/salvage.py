@@ -30,6 +30,7 @@ from agentmem.engine.snapshot import free_check, taken
 from agentmem.errors import AgentMemError, Corrupt, InvalidInput
 from agentmem.log import blobs, chain
 from agentmem.types import Head
+from agentmem.upkeep.copies import real_path
 from agentmem.upkeep.proof import Proven, prove
 from agentmem.upkeep.rebuild import EVENT_COLUMNS, Material, build, opening_of
 
@@ -106,7 +107,7 @@ def salvage(
     head: Head | None,
 ) -> Salvaged:
     """Make a new store of what can be read of a damaged one; see `Store.salvage`."""
-    source, target = Path(os.path.realpath(path)), Path(os.path.realpath(to))
+    source, target = real_path(path), real_path(to)
     rest = _rest_check(remainder)
     free_check(Path(to) if os.path.lexists(to) else target)
     file_system_check(target)
@@ -151,7 +152,7 @@ def _rest_check(remainder: str | os.PathLike[str] | None) -> Path | None:
     """Where the remainder goes, refused where that can't be."""
     if remainder is None:
         return None
-    rest = Path(os.path.realpath(remainder))
+    rest = real_path(remainder)
     if os.path.lexists(remainder):
         raise taken(rest)
     if not rest.parent.is_dir():

@@ -34,9 +34,9 @@ _TEMPORARY: Final = r"\.{1,2}%s\.([0-9]+)-[0-9a-f]{16}\.tmp(?:\.[0-9]+-[0-9a-f]{
 
 def place(path: Path) -> Finding | None:
     """Why there can't be a store at a path; None where there may be one."""
-    wal = " Its write-ahead log is still there." if size_of(beside(path, "-wal")) else ""
     if not path.parent.is_dir():
         return _fault("no_directory", "There is no such directory.", "Correct the path.")
+    wal = " Its write-ahead log is still there." if path.name and size_of(beside(path, "-wal")) else ""
     if not os.path.lexists(path):
         return _fault("no_file", f"There is no file at the path.{wal}", "Correct the path, or restore a backup to it.")
     if not path.is_file():

@@ -314,6 +314,24 @@ def test_contradictions_and_half_done_successions_are_named(store: Store) -> Non
     assert why(store.review(), "contradictions") == {str(new.id): "in_force_again"}
 
 
+def test_what_was_settled_is_no_contradiction(store: Store) -> None:
+    """One of the two is superseded, or another successor is in force: nothing is left to decide."""
+    one, other, third = (store.notes.add("fact", f"The service is {word}") for word in ("up", "down", "slow"))
+    store.links.add(other, "contradicts", one)
+    store.links.add(third, "supersedes", other)
+    assert why(store.review(), "contradictions") == {str(other.id): "superseded"}
+    store.notes.update(other, status="dropped")
+    assert why(store.review(), "contradictions") == {}
+    old, first, second = (store.notes.add("decision", f"Use {name}") for name in ("files", "a queue", "a database"))
+    store.links.add(first, "supersedes", old)
+    store.links.add(second, "supersedes", old)
+    store.notes.update(first, status="dropped")
+    found = store.review()["contradictions"]
+    assert [(finding.what, finding.ref, finding.others) for finding in found] == [
+        ("superseded", str(old.id), (second.id,))
+    ]
+
+
 def test_untrusted_text_only_wants_the_place_of_a_trusted_decision(store: Store) -> None:
     """It is said that something from elsewhere claims to supersede, and that is not called a succession."""
     rule = store.notes.add("decision", "Never touch production")
@@ -638,7 +656,7 @@ def test_a_review_works_in_a_view_of_the_past(messy: Store) -> None:
 # By other means
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_stalled_and_stale_are_what_a_walk_through_everything_finds(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from agentmem.engine.database import Database, Migration
+from agentmem.engine.pages import first_page
 
 KEY = bytes(range(32))
 ONE = Migration(
@@ -33,3 +35,19 @@ def digests(path: Path) -> dict[str, str]:
 def rows(database: Database, sql: str = "SELECT * FROM u") -> list[tuple[object, ...]]:
     with database.read() as connection:
         return connection.execute(sql).fetchall()
+
+
+def row_count(database: Database) -> int:
+    with database.read() as connection:
+        found: int = connection.execute("SELECT count(*) FROM t").get  # type: ignore[assignment]
+    return found
+
+
+def add(database: Database, count: int = 1, size: int = 500) -> None:
+    with database.write() as connection:
+        for _ in range(count):
+            connection.execute("INSERT INTO t (b) VALUES (?)", (os.urandom(size // 2).hex(),))
+
+
+def salt_of(path: Path) -> bytes:
+    return first_page(path)[:16]

@@ -236,3 +236,25 @@ def test_a_purge_between_others_leaves_the_rest_as_it_was(opened: Callable[..., 
     store.forget([record for word in gone for record in pairs[word]])
     assert seen() == before
     assert [store.find(word).hits for word in gone] == [()] * len(gone)
+
+
+@pytest.mark.parametrize("before", [1, 10, 100])
+@pytest.mark.parametrize("after", [1, 128, 150, 300])
+def test_a_text_replaced_by_many_of_its_words_goes_from_the_index(
+    path: Path, tmp_path: Path, opened: Callable[..., Store], before: int, after: int
+) -> None:
+    """FTS5's secure-delete kept the earlier entry of such a row, which outlived the row and broke the index."""
+    store = opened()
+    note = store.notes.add("fact", "What is known", body=f"{SECRET} " * before)
+    for number in range(3):
+        store.notes.add("fact", f"Another {number} {SECRET}", similar=False)
+    store.notes.update(note, body=f"{SECRET} " * after)
+    store.notes.update(store.notes.add("fact", f"{SECRET} ends").id, title="It ends", body=f"{SECRET} " * after)
+    assert store.verify(replay=True).problems == ()
+    store.forget([note.id + number for number in range(4)])
+    assert store.verify(replay=True).problems == ()
+    assert [hit.title for hit in store.find(SECRET).hits] == ["It ends"]
+    store.forget(store.find(SECRET).hits[0].id)
+    assert store.verify(replay=True).problems == ()
+    store.close()
+    assert search(path, KEY, tmp_path, SECRET).places == ()

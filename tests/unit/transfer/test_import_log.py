@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,10 @@ import pytest
 from forging import Lines, event, forged, lines_of, tables, write
 
 from agentmem import AgentMemError, Conflict, Corrupt, InvalidInput, LimitExceeded, NewerFile, NotFound, Scope, Store
+from agentmem.log import blobs
+from agentmem.records.kinds import KINDS
+from agentmem.transfer.jsonlines import NAMES, Header, Writer
+from agentmem.types import Head
 
 Another = Callable[..., Store]
 
@@ -480,7 +486,7 @@ def test_lines_without_end_and_nesting_without_end_are_refused(log: Path, anothe
         other.import_(endless)
     deep = log.with_name("deep.jsonl")
     deep.write_bytes(start + b'{"seq":1,"payload":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n")
-    with pytest.raises(Corrupt, match="nested too deep|no JSON"):
+    with pytest.raises(Corrupt, match=r"nested too deep|no JSON"):
         other.import_(deep)
     assert other.log.head().seq == 0
 
@@ -497,3 +503,58 @@ def test_a_first_line_that_says_something_else_is_refused(log: Path, another: An
             other.import_(write(log.with_name("first.jsonl"), lines, sealed=False))
         assert isinstance(caught.value, Corrupt)
     assert other.log.head().seq == 0
+
+
+# All kinds
+
+
+FROZEN = sorted((Path(__file__).parents[2] / "data").glob("events_*.json"))
+
+
+def test_every_kind_of_event_is_among_those_that_were_frozen() -> None:
+    """So that the test below is about all of them."""
+    events = [row for path in FROZEN for row in json.loads(path.read_text("utf-8"))["events"]]
+    assert {row["kind"] for row in events} == set(KINDS.by_name)
+
+
+@pytest.mark.parametrize("path", FROZEN, ids=[path.stem for path in FROZEN])
+def test_every_event_ever_written_comes_in(path: Path, tmp_path: Path, another: Another) -> None:
+    """The frozen events of each version are accepted as they are, and make the tables that were frozen with them."""
+    frozen = json.loads(path.read_text("utf-8"))
+    events = frozen["events"]
+    head = Head(frozen["store"], events[-1]["seq"], events[-1]["chain"])
+    with (tmp_path / "log.jsonl").open("wb") as file:
+        writer = Writer(file.write)
+        writer.header(Header("log", frozen["store"], head, 0))
+        for row in events:
+            for hashed in blobs.named(row["payload"] or "") - writer.texts:
+                writer.text(hashed, frozen["blobs"][hashed.hex()])
+            salt = None if row["salt"] is None else bytes.fromhex(row["salt"])
+            writer.event(tuple(row[name] for name in NAMES), row["payload"], salt, bytes.fromhex(row["digest"]))
+        writer.end()
+    other = another("b")
+    assert other.import_(tmp_path / "log.jsonl").head == head
+    with other.database.read() as connection:
+        for table, expected in frozen["tables"].items():
+            found = connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+            assert sorted(map(list, found), key=repr) == sorted(expected, key=repr), table
+
+
+def test_what_was_imported_from_markdown_comes_out_and_in(store: Store, tmp_path: Path, another: Another) -> None:
+    """Records of folders of logs, two projects of them, one merged into the other: the same there, row for row."""
+    examples = Path(__file__).parents[3] / "docs" / "examples"
+    side = store.in_project("side")
+    store.import_(examples / "recon", entities=["host", "endpoint"])
+    side.import_(examples / "software")
+    side.entities.put("host", "only here")
+    store.projects.merge("side")
+    store.export(tmp_path / "log.jsonl")
+    other = another("b")
+    other.import_(tmp_path / "log.jsonl")
+    assert tables(other) == tables(store)
+    store.export(tmp_path / "copy.jsonl", project="acme")
+    third = another("c")
+    third.import_(tmp_path / "copy.jsonl")
+    mine, theirs = (re.sub(r"\d+", "", view.left().text).splitlines()[1:] for view in (third, store))
+    assert mine == theirs
+    assert third.verify(replay=True).problems == ()

@@ -64,7 +64,7 @@ def asked_key() -> str:
     """
     if not is_terminal(sys.stdin):
         raise click.UsageError("--ask-new-key needs a terminal. Elsewhere give --new-key-file.")
-    return str(click.prompt("New Passphrase", hide_input=True, err=True, confirmation_prompt=True))
+    return str(click.prompt("New passphrase", hide_input=True, err=True, confirmation_prompt=True))
 
 
 def _of_file(session: Session, path: Path) -> bytes | str:

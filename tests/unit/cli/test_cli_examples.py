@@ -16,7 +16,7 @@ from agentmem.adapters.cli.root import agentmem
 
 KEY = bytes(range(32))
 ENVIRONMENT = {"AGENTMEM_KEY": f"hex:{KEY.hex()}", "AGENTMEM_PROJECT": "acme", "AGENTMEM_DB": "store.db"}
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 # Examples that are not run, and why.
 NOT_RUN = {
