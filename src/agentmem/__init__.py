@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         StoreExists,
         StoreMissing,
         StoreReplaced,
+        UndoBlocked,
         WhereError,
         WrongKey,
     )
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from agentmem.records.note_writes import NewNote
     from agentmem.records.projects import default_project
     from agentmem.store import Store
-    from agentmem.types import UNSET, Entity, Event, Head, Item, Note, Scope, Written, WrittenMany
+    from agentmem.types import UNSET, Entity, Event, Head, Item, Note, Receipt, Scope, Undone, Written, WrittenMany
 
 __all__ = [
     "UNSET",
@@ -81,6 +82,7 @@ __all__ = [
     "NotInPast",
     "Note",
     "ReadOnly",
+    "Receipt",
     "RequestMismatch",
     "Result",
     "Row",
@@ -90,6 +92,8 @@ __all__ = [
     "StoreExists",
     "StoreMissing",
     "StoreReplaced",
+    "UndoBlocked",
+    "Undone",
     "WhereError",
     "Written",
     "WrittenMany",
@@ -110,7 +114,7 @@ _PLACES = {
     "agentmem.records.note_writes": "NewNote",
     "agentmem.records.projects": "default_project",
     "agentmem.store": "Store",
-    "agentmem.types": "UNSET Entity Event Head Item Note Scope Written WrittenMany",
+    "agentmem.types": "UNSET Entity Event Head Item Note Receipt Scope Undone Written WrittenMany",
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names.split()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import inspect
 import math
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -136,6 +137,23 @@ NEEDS: dict[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
     "wait_for_index": lambda at: (),
     "stats": lambda at: (),
     "watch": lambda at: (),
+    "projects.merge": lambda at: ("other",),
+    "projects.delete": lambda at: ("nothing",),
+    "history": lambda at: (),
+    "revisions": lambda at: (at["g"],),
+    "revision": lambda at: (at["g"], at["g"]),
+    "diff": lambda at: (at["g"], at["g"]),
+    "at": lambda at: (1,),
+    "undo": lambda at: (at["g"],),
+    "forget": lambda at: (at["x"],),
+    "redact": lambda at: (at["g"],),
+    "review": lambda at: (),
+    "backup": lambda at: (at["new"],),
+    "restore": lambda at: (at["f"], at["new"]),
+    "salvage": lambda at: (at["f"], at["new"]),
+    "doctor": lambda at: (at["f"],),
+    "export": lambda at: (at["new"],),
+    "rekey": lambda at: (b"k" * 32,),
 }
 # They end or hold the store, and take no value.
 LEFT_OUT = {"open", "close", "transaction", "database", "project", "path", "actor"}
@@ -148,7 +166,14 @@ def public(value: object) -> set[str]:
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """A store with a record of each type, and what names them."""
+    """A store with a record of each type, and what names them; files that verbs make go to a folder of their own."""
+    here = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("made"))
+    yield from opened(tmp_path_factory)
+    os.chdir(here)
+
+
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("logs")
     (folder / "log.md").write_text("# Goal\n\n- [ ] First\n", "utf-8")
     path: Path = tmp_path_factory.mktemp("store") / "work.db"
@@ -159,7 +184,12 @@ def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         attempt = store.attempts.open("Tried", task=goal).id
         store.entities.put_many("host", keys=["a", "b"])
         store.checkpoint("Here")
-        yield {"store": store, "g": goal, "i": item, "q": question, "a": attempt, "f": folder}
+        store.in_project("other").notes.add("fact", "Elsewhere")
+        brief = store.notes.add("fact", "To be forgotten").id
+        yield {
+            "store": store, "g": goal, "i": item, "q": question, "a": attempt, "f": folder, "x": brief,
+            "new": folder.parent / "made" / "new.db",
+        }  # fmt: skip
 
 
 def test_every_public_verb_is_tried(at: dict[str, Any]) -> None:

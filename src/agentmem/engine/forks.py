@@ -18,6 +18,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from agentmem.engine.files import Identity, identities
 from agentmem.errors import Conflict, StoreReplaced
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class ForkGate:
     def others(self, pool: Pool) -> bool:
         """Whether this process has the path of a pool open a second time."""
         return any(each is not pool and each.opening.path == pool.opening.path for each in self._open())
+
+    def has(self, identity: Identity) -> bool:
+        """Whether a file is a database that this process has open, or one of the files beside it."""
+        return any(identity in identities(each.opening.path) for each in self._open())
 
     def _open(self) -> list[Pool]:
         return [each for each in list(self._pools) if not each.closed]

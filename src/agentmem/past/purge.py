@@ -61,7 +61,7 @@ def forget(
 
     def starts(source: Unit | View) -> list[tuple[int, RecordType]]:
         if named is not None:
-            return [refs.recorded(source, ref) for ref in named]
+            return [_no_project(*refs.recorded(source, ref)) for ref in named]
         if project is not None:
             return [(_project_id(source, project), "project")]
         (rows, bound), _ = matching(source, validate.token(type, "type"), where, parameters)
@@ -136,6 +136,13 @@ def _purged(
     return evolve(receipt, wal_pending=pending, cleaned=cleaned, head=ledger.head())
 
 
+def _no_project(record: int, of: RecordType) -> tuple[int, RecordType]:
+    """Refuse that a number which happens to be a project's ends all that is in it."""
+    if of == "project":
+        raise InvalidInput(f"#{record} is a project", next="If all of it is meant, name it with project=")
+    return record, of
+
+
 def _project_id(source: Source, name: str) -> int:
     row = source.row("SELECT id FROM project WHERE name = ?", (validate.project(name),))
     if row is None:
@@ -173,7 +180,8 @@ def _redaction_planned(
     """What a redaction would do."""
     if not seqs:
         return Receipt((), dry_run=True, head=view.binding.ledger.head())
-    erased = [event for event in events_of(view, record) if event.seq in seqs]
+    chosen = set(seqs)
+    erased = [event for event in events_of(view, record) if event.seq in chosen]
     now = _redacted(whole.state(view.connection, of, record), attr, check)
     return Receipt(
         (record,), changed=1, types={of: 1}, events=tuple(event.seq for event in erased),
@@ -221,7 +229,8 @@ def _redact(unit: Unit, record: int, of: RecordType, seqs: list[int], attr: str 
         return Receipt((), transit=unit.transit)
     events = events_of(unit, record)
     now = _redacted(whole.state(unit.connection, of, record), attr, check)
-    gone = texts_of(event for event in events if event.seq in seqs) - texts_in(now)
+    chosen = set(seqs)
+    gone = texts_of(event for event in events if event.seq in chosen) - texts_in(now)
     elsewhere = also_found(unit, [record], gone)
     if now is not None:
         payload: dict[str, Any] = {"state": now}

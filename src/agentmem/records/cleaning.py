@@ -109,7 +109,7 @@ def finish(ledger: Ledger, *, wait: float = 0.0) -> bool:
     ledger.tried = now
     try:
         return _finished(ledger, wait)
-    except (Busy, DiskFull, IoFailed):
+    except (Busy, DiskFull, IoFailed, apsw.NoMemError):
         return False
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-from agentmem.engine.database import Database
-from agentmem.engine.files import identities, io_failed
+from agentmem.engine.files import io_failed
+from agentmem.engine.forks import GATE
 from agentmem.errors import InvalidInput
 from agentmem.records.base import Binding
 from agentmem.transfer.jsonlines import Reader, is_export
@@ -41,7 +41,7 @@ def run(
     progress: Progress | None,
 ) -> Imported | ImportedCopy | ImportedLog:
     """Import what is at a path; see `Store.import_`."""
-    file = _export_at(Path(path), binding.ledger.database)
+    file = _export_at(Path(path))
     if file is None:
         if collisions != "refuse":
             raise InvalidInput("collisions= is for exports", why=f"{os.fspath(path)} is none", next="Leave it out")
@@ -68,15 +68,17 @@ def run(
         return restore_log.run(binding, Path(path), file, **given)
 
 
-def _export_at(path: Path, database: Database) -> BinaryIO | None:
+def _export_at(path: Path) -> BinaryIO | None:
     """The export at a path, open for reading at its beginning; None where there is none."""
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             return None
         # Closing any descriptor of these would drop the locks that SQLite holds on them.
-        if (status.st_dev, status.st_ino) in identities(database.path):
-            raise InvalidInput(f"{path} is a file of this very store", next="Name an export, or a folder of logs")
+        if GATE.has((status.st_dev, status.st_ino)):
+            raise InvalidInput(
+                f"{path} is a file of a store that this process has open", next="Name an export, or a folder of logs"
+            )
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
         file = os.fdopen(descriptor, "rb")
         try:

@@ -108,14 +108,15 @@ def run(
     with ledger.database.read() as connection:
         cleaning.obey(ledger, connection)
         _fits(ledger, connection, reader)
-    projects, rehearsed = _rehearse(reader, progress)
+    projects, proven = _rehearse(reader, progress)
     added = 0
     if not dry_run:
         file.seek(0)
-        added = _Writing(ledger, Reader(file), reader, rehearsed=rehearsed, progress=progress).run()
+        again = Reader(file, proven=proven)
+        added = _Writing(ledger, again, reader, rehearsed=proven is not None, progress=progress).run()
         with ledger.database.read() as connection:
             cleaning.obey(ledger, connection)
-            if not rehearsed:
+            if proven is None:
                 projects = _names(connection)
     return _answer(binding, path, reader, added, projects, dry_run=dry_run)
 
@@ -134,24 +135,26 @@ def _other(ledger: Ledger, reader: Reader) -> Conflict:
     )
 
 
-def _rehearse(reader: Reader, progress: Progress | None) -> tuple[tuple[str, ...], bool]:
+def _rehearse(reader: Reader, progress: Progress | None) -> tuple[tuple[str, ...], bytes | None]:
     """Read the file to its end.
 
     Returns:
-        The names of its projects, and whether all of it was folded: a log too long for memory is only proven.
+        The names of its projects, and the chain after each event; None for that where the log is too long to be folded in
+        memory: its events are then proven as they are written.
     """
     total = reader.header.head.seq
+    chains: bytearray | None = bytearray()
     with Rehearsal("log") as rehearsal:
-        folding = True
         for entry in reader:
-            if folding:
-                rehearsal.take(entry)
-            if folding and reader.events > limits.AT_EVENTS:
-                folding = False
+            if chains is not None and reader.events > limits.AT_EVENTS:
+                chains = None
                 rehearsal.close()
+            if chains is not None:
+                rehearsal.take(entry)
+                chains += entry.chain
             if progress is not None and reader.events % _EVENTS == 0:
                 progress(reader.events, 2 * max(total, reader.events))
-        return (_names(rehearsal.connection) if folding else ()), folding
+        return ((), None) if chains is None else (_names(rehearsal.connection), bytes(chains))
 
 
 def _names(connection: apsw.Connection) -> tuple[str, ...]:

@@ -258,3 +258,44 @@ def test_a_text_replaced_by_many_of_its_words_goes_from_the_index(
     assert store.verify(replay=True).problems == ()
     store.close()
     assert search(path, KEY, tmp_path, SECRET).places == ()
+
+
+def test_purged_text_gives_its_space_back(store: Store) -> None:
+    """Deleted vectors kept theirs, even after a VACUUM (sqlite-vec#54); here the file is as small as what is left."""
+    store.notes.add("fact", "What stays")
+    store.checkpoint("Begun")
+    store.forget(store.notes.add("fact", "Something").id)
+    small = store.database.file_bytes()
+    chance = random.Random(1)
+    with store.transaction():
+        goal = store.notes.add("goal", "Many").id
+        for number in range(100):
+            body = "".join(chance.choice("abcdefgh ") for _ in range(20_000))
+            store.notes.add("fact", f"Number {number}", body=body, parent=goal, similar=False)
+    assert store.database.checkpoint(wait=5)
+    assert store.database.file_bytes() > small + 4_000_000
+    store.forget(goal)
+    assert store.database.file_bytes() < small + 50_000
+    assert store.stats().free_pages == 0
+
+
+@pytest.mark.parametrize("number", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_many_notes_are_forgotten_at_once(
+    path: Path, tmp_path: Path, opened: Callable[..., Store], number: int, searched: list[int]
+) -> None:
+    """In one transaction, with one receipt, more than one statement has room for."""
+    store = opened()
+    with store.transaction():
+        goal = store.notes.add("goal", "Many").id
+        for each in range(number):
+            store.notes.add("fact", f"{SECRET} {each}", parent=goal, body=f"Of {SECRET} number {each}", similar=False)
+    kept = store.notes.add("fact", "What stays").id
+    receipt = store.forget(goal)
+    assert receipt.types == {"note": number + 1}
+    assert len(receipt.events) == len(receipt.digests) == number + 1
+    assert [note.id for note in store.notes.list()] == [kept]
+    assert store.verify(replay=True).problems == ()
+    store.close()
+    after = search(path, KEY, tmp_path, SECRET)
+    assert after.places == ()
+    searched.append(after.bytes)

@@ -232,12 +232,35 @@ def test_a_log_keeps_where_its_text_came_from(log: Path, another: Another) -> No
     assert other.log.head().seq == 0
 
 
-def test_the_file_of_the_store_itself_is_not_opened(store: Store) -> None:
-    """Closing it would drop the locks SQLite holds on it."""
-    store.notes.add("goal", "mine")
-    for suffix in ("", "-wal", "-shm"):
-        with pytest.raises(InvalidInput, match="this very store"):
-            store.import_(f"{store.path}{suffix}")
+def test_the_file_of_an_open_store_is_not_opened(store: Store, another: Another) -> None:
+    """Closing it would drop the locks SQLite holds on it, of this store and of any other of the process."""
+    other = another("b")
+    for each in (store, other):
+        each.notes.add("goal", "mine")
+        for suffix in ("", "-wal", "-shm"):
+            with pytest.raises(InvalidInput, match="has open"):
+                store.import_(f"{each.path}{suffix}")
+
+
+def test_a_file_that_is_changed_while_it_is_read_is_noticed(store: Store, log: Path, another: Another) -> None:
+    """Between the proof and the writing another log takes its place: nothing of it is written."""
+    other = another("b")
+    later = log.with_name("later.jsonl")
+    for number in range(2500):
+        store.notes.add("fact", f"fact {number}", similar=False)
+    store.export(later)
+    sound = later.read_bytes()
+    bad = forged(later, log.with_name("bad.jsonl"), payload("note.added", title="something else")).read_bytes()
+
+    def change(done: int, total: int) -> None:
+        if done < total // 2:
+            later.write_bytes(bad)
+
+    with pytest.raises(Corrupt):
+        other.import_(later, progress=change)
+    assert other.log.head().seq == 0
+    later.write_bytes(sound)
+    assert other.import_(later).head == store.log.head()
 
 
 def test_a_folder_of_logs_is_read_as_before(store: Store, tmp_path: Path) -> None:
