@@ -26,14 +26,14 @@ def figures(setting: Setting) -> list[Figure]:
     """`at` and the fold of a replay at a hundred thousand and at a million events; history at a hundred thousand."""
     found = []
     few = setting.scaled(100_000)
-    for events in (few, 10 * few):
-        path = _store(setting.directory, events)
+    paths = {events: _store(setting.directory, events) for events in (few, 10 * few)}
+    for events, path in paths.items():
         for what in ("at", "fold", "verify"):
             runs = [_apart(path, what) for _ in range(3 if events == few else 1)]
             best = min(runs, key=lambda run: run["seconds"])
             more = {"peak MB": best["peak"], "µs each": round(best["seconds"] / events * 1e6, 1)}
             found.append(Figure("past", f"{_NAMES[what]}, {events} events", best["seconds"], "s", more=more))
-    return found + _histories(setting, _store(setting.directory, few))
+    return found + _histories(setting, paths[few])
 
 
 _NAMES = {

@@ -442,9 +442,14 @@ def figures() -> None:
     print("No whole run of benchmarks has figures of the past: python -m benchmarks --only past")
 
 
+_MORE = {"peak MB": "{} MB", "µs each": "{} µs an event", "p95": "95th percentile {:.3g} ms"}
+
+
 def _figure(one: dict[str, Any]) -> str:
-    more = "".join(f", {name} {number}" for name, number in one["more"].items())
-    return f"| {re.sub(r'(?<=[0-9])(?=(?:[0-9]{3})+ events)', ',', one['what'])} | {one['value']:.3g} {one['unit']}{more} |"
+    what = re.sub(r"\d{4,}", lambda match: f"{int(match[0]):,}", one["what"])
+    more = [shape.format(one["more"][name]) for name, shape in _MORE.items() if name in one["more"]]
+    measured = f"{one['value']:.3g} {one['unit']}"
+    return f"| {what} | {', '.join((measured, *more))} |"
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.util
 import io
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 import agentmem
-from agentmem import errors
+from agentmem import errors, upkeep
 
 from .documents import ROOT, Block, Document, documents, read, shown_by
 
@@ -208,6 +209,22 @@ def test_every_error_code_is_documented() -> None:
         made = getattr(errors, name)
         if issubclass(made, errors.AgentMemError):
             assert f"| `{made.code}` | `{name}` |" in text
+
+
+def test_every_finding_of_doctor_is_documented() -> None:
+    """Each code that `doctor` gives a finding stands in its table of docs/operations.md."""
+    text = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    table = {code for line in text.split("\n") if line.startswith("| `") for code in re.findall(r"`(\w+)`", line)}
+    codes = {
+        part.value
+        for path in Path(upkeep.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"Finding", "_fault", "self.add"} and node.args
+        for part in ast.walk(node.args[0])
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    }
+    assert len(codes) > 25
+    assert codes <= table
 
 
 def test_every_command_is_documented(build: ModuleType) -> None:

@@ -309,9 +309,9 @@ def test_an_interrupted_rekey_leaves_a_file_that_opens(full: Process) -> None:
 @POSIX
 def test_an_interrupted_purge_is_all_or_nothing(full: Process) -> None:
     """After Ctrl-C a project is purged or it is not, and the next command finishes what was to be cleaned."""
-    head = full.run("log", "--head")
+    head, log = full.run("log", "--head"), full.directory / "work.db-wal"
     with _going_on(full, "projects", "delete", "acme", "--yes") as process:
-        _until((full.directory / "work.db-wal").exists, process)
+        _until(lambda: log.exists() and log.stat().st_size > 0, process)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=DEADLINE)
     assert b"Traceback" not in err

@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 import pytest
+from commands import COMMANDS, NUMBER, ids, opened, perform, pick, rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_undo import COMMANDS, NUMBER, ids, opened, perform, pick, rows
 
 from agentmem import AgentMemError, Store
 from agentmem.log.canonical import canonical

@@ -220,7 +220,19 @@ def test_stdin_that_is_not_text_is_refused(path: Path) -> None:
 @given(words=st.lists(st.text(st.characters(exclude_characters="\0"), max_size=20), min_size=1, max_size=3))
 def test_no_argument_makes_a_traceback(path: Path, words: list[str]) -> None:
     """Whatever stands on the command line, it ends with a documented code, and no control character is printed."""
-    for command in ("get", "find", "add", "query", "left"):
+    for command in (
+        "get",
+        "find",
+        "add",
+        "query",
+        "left",
+        "history",
+        "revisions",
+        "undo",
+        "forget",
+        "redact",
+        "review",
+    ):
         result = run(path, command, *words)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         assert result.exit_code in list(Exit)

@@ -28,7 +28,8 @@ from agentmem.engine.wal import Wal
 __all__ = ["Leaves"]
 
 _CHUNK: Final = 256 * PAGE_BYTES
-_BROKEN: Final = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.FormatError)
+# A page that the file ends in is read as if zeros followed, and no HMAC is asked of it: what comes may be no text.
+_BROKEN: Final = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.FormatError, UnicodeDecodeError)
 
 
 class Leaves:

@@ -27,7 +27,7 @@ class Scan:
 
     Attributes:
         pages: Whole pages in the file.
-        damaged: The numbers of those that are not authentic, and have no newer image in the write-ahead log.
+        damaged: The numbers of those that are not authentic or not there, and have no newer image in the write-ahead log.
         blank: How many of the damaged are nothing but zeros.
         rest: Bytes behind the last whole page.
         wal: The write-ahead log.
@@ -62,6 +62,8 @@ def scan(path: Path, raw: RawKey | None) -> Scan:
     with RawFile(path) as file:
         damaged = _failing(file, mac)
         wal = wal_read(path, raw)
+        # SQLite takes what the file lacks for zeros, and asks no HMAC of it.
+        damaged += [number for number in range(file.size() // PAGE_BYTES + 1, wal.page_count + 1) if number != LOCK_PAGE]
         for _ in range(_LOOKS):
             # A checkpoint may be half done with a page, or has been done since it was looked at.
             pages = (number for number in damaged if number not in wal.pages)

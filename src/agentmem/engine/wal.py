@@ -103,8 +103,12 @@ class _Reading:
         broken = False
         for at in range(_HEADER_BYTES, total - _FRAME_BYTES + 1, _FRAME_BYTES):
             frame = self._file.read(_FRAME_BYTES, at)
-            if len(frame) < _FRAME_BYTES or frame[8:16] != header[16:24]:
+            if len(frame) < _FRAME_BYTES:
                 break
+            if frame[8:16] != header[16:24]:
+                # Of an earlier round, as all that follow are; or changed, and then there are some of this round behind it.
+                broken = True
+                continue
             number, size = struct.unpack(">II", frame[:8])
             if not broken:
                 sums = self._summed(frame[:8] + frame[_FRAME_HEADER_BYTES:], sums)

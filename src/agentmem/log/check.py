@@ -103,8 +103,9 @@ class ChainCheck:
 
     def _texts_check(self, seq: int, payload: str, connection: Any) -> None:
         for hashed in blobs.named(payload) - self._texts:
-            row = connection.execute("SELECT text FROM blob WHERE hash = ?", (hashed,)).fetchone()
-            if row is None or hashlib.sha256(row[0].encode()).digest() != hashed:
+            # As bytes: those of a damaged page may be no text at all.
+            row = connection.execute("SELECT CAST(text AS BLOB) FROM blob WHERE hash = ?", (hashed,)).fetchone()
+            if row is None or hashlib.sha256(row[0]).digest() != hashed:
                 state = "is missing" if row is None else "was changed"
                 raise Corrupt(f"A long text of event {seq} {state}", next=_RESTORE)
             self._texts.add(hashed)

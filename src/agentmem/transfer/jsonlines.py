@@ -41,6 +41,7 @@ What: TypeAlias = Literal["log", "copy"]
 
 # How a first line begins. Two of three are enough: a damaged export must not be taken for somebody's log of work.
 _BEGIN: Final = (b'{"agentmem":"', b'"format":', b'"version":"')
+_PIECE: Final = (b'{"seq":', b',"at":', b',"project":')
 _BEGIN_BYTES: Final = 64
 _HEADER_BYTES: Final = 64 * 1024
 _RECORD_TYPES: Final = frozenset(get_args(RecordType))
@@ -119,8 +120,9 @@ def damaged(line: int, why: str) -> Corrupt:
 
 
 def is_export(start: bytes) -> bool:
-    """Whether a file that begins so is an export, be it a damaged one."""
-    return sum(part in start[:_BEGIN_BYTES] for part in _BEGIN) > 1
+    """Whether a file that begins so is an export, be it a damaged one or a piece of one."""
+    start = start[:_BEGIN_BYTES]
+    return sum(part in start for part in _BEGIN) > 1 or all(part in start for part in _PIECE)
 
 
 class Writer:

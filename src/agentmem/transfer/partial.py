@@ -70,6 +70,8 @@ class Partial:
         """
         self.file.flush()
         os.fsync(self.file.fileno())
+        if os.name == "nt":
+            self.file.close()  # an open file has its name for good there
         if not publish(self.path, self.target):
             raise StoreExists(f"There is already something at {self.target}", next="Choose another name.")
 

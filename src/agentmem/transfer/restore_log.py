@@ -32,6 +32,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 _EVENTS: Final = 2000  # in one transaction
 _CHARS: Final = 8_000_000  # of their payloads
+_REHEARSED_CHARS: Final = 256_000_000  # of payloads that are folded in memory
 _INSERT: Final = """
 INSERT INTO event (seq, at, project, kind, version, type, record, session, author, run, task, origin, request,
                    payload, salt, digest, chain, session_chain)
@@ -144,9 +145,11 @@ def _rehearse(reader: Reader, progress: Progress | None) -> tuple[tuple[str, ...
     """
     total = reader.header.head.seq
     chains: bytearray | None = bytearray()
+    size = 0
     with Rehearsal("log") as rehearsal:
         for entry in reader:
-            if chains is not None and reader.events > limits.AT_EVENTS:
+            size += _size(entry)
+            if chains is not None and (reader.events > limits.AT_EVENTS or size > _REHEARSED_CHARS):
                 chains = None
                 rehearsal.close()
             if chains is not None:
@@ -271,12 +274,16 @@ def _batches(reader: Reader) -> Iterator[list[Entry]]:
     size = 0
     for entry in reader:
         some.append(entry)
-        size += len(entry.stored or "") + sum(map(len, entry.texts.values()))
+        size += _size(entry)
         if len(some) == _EVENTS or size > _CHARS:
             yield some
             some, size = [], 0
     if some:
         yield some
+
+
+def _size(entry: Entry) -> int:
+    return len(entry.stored or "") + sum(map(len, entry.texts.values()))
 
 
 def _answer(

@@ -229,6 +229,9 @@ class Examination:
             look()
         except AgentMemError as error:
             self._unreadable(f"could not be looked at for its {name}", error)
+        except UnicodeDecodeError:
+            # A page that the file ends in is read as if zeros followed, and no HMAC is asked of it.
+            self._unreadable(f"could not be looked at for its {name}", Corrupt("A text is no text any more"))
         except apsw.Error as error:
             typed = translated(error, self.path)
             if typed is None:

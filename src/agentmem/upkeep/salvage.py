@@ -12,6 +12,7 @@ import re
 from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -49,7 +50,7 @@ _ROWS: Final = f"SELECT {', '.join(EVENT_COLUMNS)} FROM event WHERE seq BETWEEN 
 _META: Final = "SELECT name, value FROM meta WHERE typeof(name) = 'text' AND typeof(value) = 'text'"
 # The index of the hashes is one of those that can't be relied on.
 _TEXTS: Final = """
-SELECT hash, text FROM blob NOT INDEXED WHERE typeof(hash) = 'blob' AND length(hash) = 32 AND typeof(text) = 'text'
+SELECT hash, CAST(text AS BLOB) FROM blob NOT INDEXED WHERE typeof(hash) = 'blob' AND length(hash) = 32 AND typeof(text) = 'text'
 """
 _REQUESTS: Final = """
 SELECT project, id, arguments, result, at FROM request
@@ -260,7 +261,7 @@ class _Found:
         for page in sorted(set(self._texts.values())):
             with self._leaves.at(page) as connection:
                 found = self._leaves.rows(connection, _TEXTS)[0]
-            yield from (text for _, text in found)
+            yield from (text.decode() for hashed, text in found if sha256(text).digest() == hashed)
 
     def text(self, hashed: bytes) -> str | None:
         """One long text, None where it could not be read."""
@@ -269,7 +270,7 @@ class _Found:
             return None
         with self._leaves.at(page) as connection:
             rows = self._leaves.rows(connection, f"{_TEXTS} AND hash = ?", (hashed,))[0]
-        return rows[0][1] if rows else None
+        return rows[0][1].decode() if rows and sha256(rows[0][1]).digest() == hashed else None
 
     def material(self, head: Head | None) -> Material:
         """What the new file is made of.
