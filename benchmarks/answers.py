@@ -1,4 +1,4 @@
-"""`resume` and `left` at 100,000 notes, and against 1,000."""
+"""`resume`, `left` and `review` at 100,000 notes, and the first two against 1,000."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from benchmarks.measure import Figure, Times, series
 from benchmarks.run import Setting
 
 _TASKS = 25
+_REVIEW = "review"  # looks at far more than one task needs
 
 
 def figures(setting: Setting) -> list[Figure]:
-    """Each form of both calls, warmed, over many tasks; the ratio to a hundredth of the notes, by time computed."""
+    """Each form of the calls, warmed, over many tasks; the ratio to a hundredth of the notes, by time computed."""
     found = []
     for shape in ("lifelike", "untouched"):
         large = _measured(setting, shape, setting.notes, setting.goals)
@@ -22,6 +23,11 @@ def figures(setting: Setting) -> list[Figure]:
         few = setting.notes // 100
         small = [_measured(setting, shape, few, goals) for goals in (setting.goals, max(setting.goals // 100, 2))]
         for name, times in large.items():
+            if name.startswith(_REVIEW):
+                aim = None if "section" in name else 50
+                found.append(Figure("answer", f"{name}, {setting.notes} notes, {shape}", times.median, "ms", aim,
+                                    more=times.spread))  # fmt: skip
+                continue
             ratios = {
                 f"× of {few} in {goals} goals": round(times.cpu_median / one[name].cpu_median, 2)
                 for goals, one in zip((setting.goals, max(setting.goals // 100, 2)), small, strict=True)
@@ -51,4 +57,9 @@ def _calls(store: Store) -> dict[str, list[Callable[[], Any]]]:
         "left()": [store.left] * 10,
         "left(goal)": [lambda goal=goal: store.left(goal) for goal in goals],
         "left(step)": [lambda step=step: store.left(step) for step in steps],
+        # Of a store written just now nothing is old; with no time at all everything is.
+        "review()": [store.review] * 5,
+        "review(older_than=0)": [lambda: store.review(older_than=0)] * 5,
+        "review(goal)": [lambda goal=goal: store.review(goal, older_than=0) for goal in goals],
+        "review(section='duplicates')": [lambda: store.review(section="duplicates")] * 2,
     }

@@ -214,3 +214,43 @@ say("done", number)
     for each in writers:
         each.go()
         assert each.end()[0][0] == "done"
+
+
+REPAIR = """
+import os
+say("begun")
+print(Store.doctor(target, key=bytes(range(32)), repair=True).text, flush=True)
+"""
+
+
+def test_a_killed_repair_leaves_the_old_file_or_the_new_one(
+    opened: Callable[..., Store], child: Callable[[str, Path], Child], path: Path, tmp_path: Path
+) -> None:
+    """Whenever it is killed: what has the name is one of the two, with the whole log, and the next repair goes through."""
+    store = opened()
+    with store.transaction():
+        for number in range(300):
+            store.notes.add("fact", f"Fact {number}", body="something seen " * 60, similar=False)
+    head = store.log.head()
+    for round_number in range(8):
+        target = tmp_path / f"{round_number}" / "broken.db"
+        target.parent.mkdir()
+        store.backup(target)
+        with Store.open(target, project="acme", key=KEY) as copy, copy.database.write() as connection:
+            connection.execute("DROP INDEX note_parent")
+            connection.execute("DELETE FROM link")
+        process = child(REPAIR, target)
+        process.go()
+        assert process.said() == ["begun"]
+        for _ in range(round_number):
+            # Somewhere in the middle, by what can be seen of it from outside.
+            seen = len(list(target.parent.iterdir()))
+            while process.process.poll() is None and len(list(target.parent.iterdir())) == seen:
+                pass
+        process.process.kill()
+        process.process.wait()
+        found = Store.doctor(target, key=KEY, repair=True)
+        assert found.sound, found.text
+        assert found.head == head
+        with Store.open(target, project="acme", key=KEY) as copy:
+            assert copy.verify(replay=True).problems == ()

@@ -218,6 +218,35 @@ def test_a_copied_subtree_has_the_same_shape(
         assert store.verify(replay=True).problems == ()
 
 
+@PROPERTY
+@given(
+    commands=COMMANDS, endings=ENDINGS, mine=COMMANDS, collisions=st.sampled_from(("keep_both", "merge")),
+    origin=st.sampled_from(("agent", "import")),
+)  # fmt: skip
+def test_a_copy_into_a_store_with_records_of_its_own_is_sound(
+    commands: list[Command], endings: list[tuple[str, int]], mine: list[Command], collisions: Any, origin: Any
+) -> None:
+    """Whatever is there already: the tables are those of the log, what was there keeps its text, twice adds nothing."""
+    with stores(2) as (directory, (store, other)):
+        fill(store, commands, endings)
+        fill(other, mine, [])
+        if not rows(store, "SELECT 1 FROM project WHERE name = 'acme'"):
+            return
+        texts = ("SELECT id, title, body, status FROM note", "SELECT id, type, key, status FROM entity")
+        before = [rows(other, sql) for sql in texts]
+        store.export(directory / "copy.jsonl", project="acme")
+        done = other.import_(directory / "copy.jsonl", collisions=collisions, origin=origin)
+        assert [set(was) - set(rows(other, sql)) for was, sql in zip(before, texts, strict=True)] == [set(), set()]
+        assert other.verify(replay=True).problems == ()
+        head = other.log.head()
+        assert other.import_(directory / "copy.jsonl", collisions=collisions, origin=origin).events == 0
+        assert other.log.head() == head
+        if origin == "import":
+            copied = "SELECT DISTINCT origin FROM note WHERE id IN (SELECT record FROM copied)"
+            assert {origin for (origin,) in rows(other, copied)} <= {"import", "web"}
+        assert done.created.get("note", 0) == len(rows(store, "SELECT id FROM note"))
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63) + 1, 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(codec="utf-8")) | st.sampled_from(("\u2028", "\x7f\x9b", "\u202e", "\ufeff", "$blob", "\ud7ff")),

@@ -15,7 +15,7 @@ from agentmem.context import lines
 from agentmem.context.answer import Answer, nonzero
 from agentmem.context.budget import Line, Section, fit
 from agentmem.context.lines import Lines, remembering
-from agentmem.context.reach import reach
+from agentmem.context.reach import WALKED, reach
 from agentmem.context.review_alike import duplicates
 from agentmem.context.review_checks import checks
 from agentmem.context.review_parts import Ask, Finding, Part, place, seq_until
@@ -94,7 +94,7 @@ def review(
         ask = evolve(ask, alone=True, place=() if after is None else place(section, after))
     found = [_SECTIONS[name][0](ask) for name in (SECTIONS if section is None else (section,))]
     parts = [part for part in found if part.total or part.findings or part.looked_at]
-    head = [Line(_headline(view, task, parts, section), limit=200)]
+    head = [Line(_headline(ask, parts, section), limit=200)]
     if section is not None:
         head += [Line(f"it goes on: {_call(task, section, part.after)}") for part in parts if part.after]
     fitted = fit(
@@ -103,11 +103,14 @@ def review(
     return Review(task, view.seq, before, tuple(parts), fitted.text, fitted.tokens, nonzero(fitted.omitted))
 
 
-def _headline(view: View, task: int | None, parts: list[Part], section: str | None) -> str:
+def _headline(ask: Ask, parts: list[Part], section: str | None) -> str:
+    view, task = ask.view, ask.reach.task
     of = f"project {lines.inline(view.binding.project)}"
     if task is not None:
         title, origin = view.one("SELECT title, origin FROM note WHERE id = ?", (task,))
         of = f"#{task} {lines.inline(title, origin)}"
+        if ask.reach.nodes is not None and len(ask.reach.nodes) == WALKED:
+            of += f" and the first {WALKED} notes beneath"
     unknown = lines.unknown(view) if task is None else ""
     counts = ", ".join(
         f"{part.name} {part.counted}" + (f" of {part.looked_at}" if part.looked_at else "") for part in parts

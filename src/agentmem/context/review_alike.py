@@ -1,9 +1,9 @@
 """What a review takes for likely duplicates. They are proposed, never merged.
 
-The latest few hundred records are compared with each other, and where this section is asked for alone, or the store is
-small, with all older ones that share two of their rarest words. Rare is what is rare among the records that are looked
-at, so no word is counted in the index. A pair is told only if it has the same kind and place, and nothing that
-distinguishes the texts differs.
+The latest few hundred records are compared with each other and, where this section is asked for alone, with all older
+ones that share two of their rarest words. Rare is what is rare among the records that are looked at, so no word is
+counted in the index. A pair is told only if it has the same kind and place, and nothing that distinguishes the texts
+differs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from agentmem.records.likeness import tokens_of
 _RECORDS: Final = 200  # looked at in one answer, the latest first
 _ENTITIES: Final = 2000  # of a project, up to which all keys are compared
 _OTHERS: Final = 2000  # entities passed over that may be of other projects
-_SMALL: Final = 10_000  # events of a store that is searched as a whole in every review
 _CANDIDATES: Final = 40  # compared with one record
 _RARE: Final = 4  # words of a title that it is looked for by
 _COMMON: Final = 10  # records of those looked at in which a word is called common
@@ -171,9 +170,8 @@ def _pairs_of_notes(ask: Ask, latest: Sequence[int]) -> list[tuple[_Note, _Note]
 
 
 def _widely(ask: Ask) -> bool:
-    """Whether the index is asked for older records, which in a large store takes its time. The past has no index."""
-    in_time = ask.alone or ask.view.seq <= _SMALL
-    return in_time and not isinstance(ask.view.binding.ledger.database, PastDatabase)
+    """Whether the index is asked for older records, which takes its time. A view of the past has no index."""
+    return ask.alone and not isinstance(ask.view.binding.ledger.database, PastDatabase)
 
 
 _FIND: Final = "SELECT rowid FROM search WHERE search MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
@@ -184,7 +182,9 @@ def _shared(rare: Sequence[str], words: int) -> str:
     quoted = [f'"{word}"' for word in rare]
     if len(quoted) == 1 or words == 2:
         return f"title : ({' AND '.join(quoted)})"
-    return f"title : ({' OR '.join(f'({one} AND {other})' for one, other in combinations(quoted, 2))})"
+    # FTS5 pays for each word it names.
+    pairs = (f"({word} AND ({' OR '.join(quoted[place:])}))" for place, word in enumerate(quoted[:-1], 1))
+    return f"title : ({' OR '.join(pairs)})"
 
 
 def _sharing(words: dict[int, list[str]]) -> dict[int, set[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
@@ -17,7 +17,29 @@ from agentmem.records.base import View
 MOST: Final = limits.COUNT_EXACT + 1
 """As far as anything is counted; so many stand for more."""
 
-Key = tuple[float, ...]
+Key: TypeAlias = tuple[float, ...]
+What: TypeAlias = Literal[
+    "stalled",
+    "open",
+    "abandoned",
+    "question",
+    "contradicted",
+    "contested",
+    "in_force_again",
+    "superseded",
+    "duplicate",
+    "lapsed",
+    "claimed",
+    "unfinished",
+    "no_summary",
+    "stale",
+    "unsure",
+    "unconfirmed",
+    "untrusted",
+    "undeclared",
+    "unmarked",
+    "empty",
+]
 
 
 @frozen
@@ -25,7 +47,7 @@ class Finding:
     """One thing that is worth a look.
 
     Attributes:
-        what: Why it is told, in one word; `docs/concepts.md` has them all.
+        what: Why it is told, in one word.
         ref: What names it wherever an id is taken: `12`, `12.3`, `host:db1`; of a check or a type its name.
         record: Its id, None for a check or a type.
         kind: Of a note its kind; else `entity`, `item`, `summary`, `check`, `type`.
@@ -38,7 +60,7 @@ class Finding:
         number: The number that is told; None for none.
     """
 
-    what: str
+    what: What
     ref: str
     record: int | None
     kind: str
@@ -215,7 +237,7 @@ class Told:
     updated_at: int
     confidence: float | None
 
-    def finding(self, what: str, remark: str, **more: Any) -> Finding:
+    def finding(self, what: What, remark: str, **more: Any) -> Finding:
         """It as a finding."""
         return Finding(what, str(self.id), self.id, self.kind, self.status, self.title, self.origin, remark, **more)
 
@@ -241,7 +263,7 @@ def of_status(reach: Reach, kind: str, status: str) -> tuple[str, list[Any]]:
     return "note INDEXED BY note_project WHERE project = ? AND kind = ? AND status = ?", [reach.project, kind, status]
 
 
-Pairs = Sequence[tuple[str, str]]
+Pairs: TypeAlias = Sequence[tuple[str, str]]
 
 
 def ids(ask: Ask, pairs: Pairs, *, after: int = 0, until: int = limits.INT_MAX, most: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agentmem.context import lines
 from agentmem.context.reach import as_json
-from agentmem.context.review_parts import MOST, Ask, Finding, Key, Pairs, Part, ids, told
+from agentmem.context.review_parts import MOST, Ask, Finding, Key, Pairs, Part, What, ids, told
 from agentmem.engine.migrations import DOUBTED
 from agentmem.records import claims
 from agentmem.types import STATUSES, UNTRUSTED
@@ -233,7 +233,7 @@ def _claim_finding(ask: Ask, row: Sequence[Any]) -> Finding:
     word = "claimed" if claim.live else "claim lapsed"
     remark = f"{word} {who}, until {lines.minute(claim.expires_at)}"
     ref = f"{type}:{title}" if kind == "entity" else f"{note}.{number}" if kind == "item" else str(claim.record)
-    what = "claimed" if claim.live else "lapsed"
+    what: What = "claimed" if claim.live else "lapsed"
     return Finding(what, ref, claim.record, kind, status, title, origin, remark, at=claim.expires_at)
 
 
@@ -268,7 +268,7 @@ WHERE one.title IS NOT NULL AND other.title IS NOT NULL AND (
 
 def contradictions(ask: Ask) -> Part:
     """Records in force that contradict each other; successions that were left half done."""
-    rows: dict[Key, tuple[str, int, int]] = {}
+    rows: dict[Key, tuple[What, int, int]] = {}
     inside = None if ask.reach.nodes is None else {node.id for node in ask.reach.nodes}
     where, values = ("one.project = ?", [ask.reach.project])
     if ask.reach.root is not None:
@@ -296,8 +296,8 @@ def contradictions(ask: Ask) -> Part:
 
 
 _KINDS: Final = "kind IN ('contradicts', 'supersedes')"
-_RANKS: Final = {"contradicted": 0, "contested": 1, "in_force_again": 2, "superseded": 3}
-_CLASH_REMARKS: Final = {
+_RANKS: Final[dict[What, int]] = {"contradicted": 0, "contested": 1, "in_force_again": 2, "superseded": 3}
+_CLASH_REMARKS: Final[dict[What, str]] = {
     "contradicted": "contradicted by {}, both in force",
     "contested": "untrusted text wants its place: {}",
     "in_force_again": "superseded by {}, which was dropped: in force again",
@@ -305,11 +305,12 @@ _CLASH_REMARKS: Final = {
 }
 
 
-def _clash(kind: str, *, dropped: int, superseded: int, contested: int) -> str:
+def _clash(kind: str, *, dropped: int, superseded: int, contested: int) -> What | None:
+    """What a row of `_CLASHES` comes to; None where nothing is left to decide."""
     if kind == "contradicts":
         return "contradicted"
     if dropped:
-        return "" if superseded else "in_force_again"
+        return None if superseded else "in_force_again"
     return "contested" if contested else "superseded"
 
 

@@ -254,10 +254,12 @@ def attempts(ask: Ask) -> Part:
     alive = {run for (run,) in view.rows(_RUNS, (ask.reach.project, ask.before, view.now))} | {view.binding.actor.run}
 
     def make(one: Told) -> Finding:
-        goes_on = one.run is not None and one.run in alive
-        of = f"its run {lines.inline(one.run)}" if one.run else "its run"
-        remark = f"opened {lines.day(one.created_at)}, {of} {'goes on' if goes_on else 'seems over'}"
-        return one.finding("open" if goes_on else "abandoned", remark, at=one.created_at)
+        opened = f"opened {lines.day(one.created_at)}"
+        if one.run is None:
+            return one.finding("open", opened, at=one.created_at)
+        over = one.run not in alive
+        remark = f"{opened}, its run {lines.inline(one.run)} {'seems over' if over else 'goes on'}"
+        return one.finding("abandoned" if over else "open", remark, at=one.created_at)
 
     return by_id(ask, "attempts", f"attempts open for {ask.days}", [("attempt", "active")], make, until=ask.seq)
 

@@ -19,6 +19,7 @@ from agentmem.engine.pages import APPLICATION_ID
 from agentmem.errors import CipherMissing, ReadOnly
 
 __all__ = [
+    "SPILL",
     "Connection",
     "Opening",
     "Role",
@@ -35,6 +36,9 @@ __all__ = [
 _CACHE_KIB: Final = {"writer": 16 * 1024, "reader": 12 * 1024, "watcher": 256}  # one writer and four readers: 64 MiB
 _HAS_MOVED: Final = apsw.SQLITE_FCNTL_HAS_MOVED
 _WAL_KEPT_BYTES: Final = 16 * 1024 * 1024
+
+SPILL: Final = apsw.SQLITE_DBSTATUS_CACHE_SPILL
+"""For `Connection.status`: how often a page was written to the WAL before its transaction committed, since a reset."""
 
 Role = Literal["writer", "reader", "watcher"]
 

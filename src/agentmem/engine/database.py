@@ -191,17 +191,18 @@ class Database:
             Conflict: Another asyncio task of this thread is inside a write, or blocks were left in another thread, task
                 or order than they were entered. Nothing of it was kept.
         """
-        return WriteBlock(self._ready(), self)
+        return WriteBlock(self.ready(), self)
 
-    def read(self, *, long: bool = False) -> ReadBlock:
+    def read(self, *, long: bool = False, alone: bool = False) -> ReadBlock:
         """A read transaction: one state of the file from the beginning of the block to its end.
 
         Nested ones share it. Inside this thread's own `write()` it is the writer, so that own writes are seen.
 
         Args:
             long: It is meant to take long, as a check of the whole file does: no warning that it did.
+            alone: Share no transaction: what is committed by now is seen, and nothing of this thread's own `write()`.
         """
-        return ReadBlock(self._ready(), self, long=long)
+        return ReadBlock(self.ready(), self, long=long, alone=alone)
 
     def in_write(self) -> bool:
         """Whether this thread is inside its own `write()`."""
@@ -213,7 +214,7 @@ class Database:
         Only compared for equality, only within this process, and not across a fork.
         """
         try:
-            return self._ready().data_version()
+            return self.ready().data_version()
         except apsw.Error as error:
             rethrow(error, self.path)
 
@@ -234,7 +235,7 @@ class Database:
         Returns:
             True if the WAL is empty now; False where somebody still needs it or writes.
         """
-        pool = self._ready()
+        pool = self.ready()
         if self.read_only:
             raise opened_for_reading(self.path)
         if pool.inside() is not None:
@@ -256,7 +257,7 @@ class Database:
         Returns:
             False where somebody wrote all that time.
         """
-        pool = self._ready()
+        pool = self.ready()
         if self.read_only:
             raise opened_for_reading(self.path)
         if pool.inside() is not None:
@@ -268,7 +269,7 @@ class Database:
 
     def drop_pages(self) -> None:
         """Let go of the decrypted pages and statements that connections of this process keep."""
-        self._ready().drop_pages()
+        self.ready().drop_pages()
 
     def snapshot_to(
         self,
@@ -297,7 +298,7 @@ class Database:
         """
         if os.path.lexists(target):
             raise taken(Path(target))
-        pool = self._ready()
+        pool = self.ready()
         material = None
         if key is not None:
             if pool.opening.key is None:
@@ -333,7 +334,7 @@ class Database:
         """
         from agentmem.engine.rekey import rekey
 
-        pool = self._ready()
+        pool = self.ready()
         try:
             return rekey(pool, key=key, key_file=None if key_file is None else _real_path(key_file), keyring=keyring)
         except apsw.Error as error:
@@ -345,7 +346,7 @@ class Database:
         Returns:
             What is wrong, one sentence each; nothing for a sound file.
         """
-        return second_opinion(self._ready())
+        return second_opinion(self.ready())
 
     def close(self) -> None:
         """Close the file and all views of it. Done twice it is done once. Readers of other threads close as they finish."""
@@ -353,7 +354,13 @@ class Database:
             view.close()
         self._pool.close()
 
-    def _ready(self) -> Pool:
+    def ready(self) -> Pool:
+        """The connections, for views of the past beside this module.
+
+        Raises:
+            Closed: The file was closed.
+            Conflict: This process is a fork that cannot use them.
+        """
         pool = self._pool
         if pool.pid != os.getpid():
             raise Conflict(

@@ -18,7 +18,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from agentmem.engine.connection import SPILL, Connection, close_quietly
 from agentmem.engine.files import Identity, identities
+from agentmem.engine.stays import Place
 from agentmem.errors import Conflict, StoreReplaced
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class ForkGate:
     def __init__(self) -> None:
         self.opening = threading.RLock()
         self._pools: weakref.WeakSet[Pool] = weakref.WeakSet()
-        self._preparing: list[Pool] = []
+        self._stilled: list[_Stilled] = []
         self._spoilt: set[Path] = set()
         self._held = False
         self._watching = False
@@ -84,27 +86,96 @@ class ForkGate:
         # Written down first: an interrupt in between must not leave it held for ever.
         self._held = True
         self._held = self.opening.acquire(timeout=FORK_WAIT_SECONDS)
-        self._preparing = list(self._pools)
-        for pool in self._preparing:
-            pool.fork_prepare(deadline)
+        self._stilled = [_Stilled(pool) for pool in list(self._pools)]
+        for each in self._stilled:
+            each.take(deadline)
 
     def _in_parent(self) -> None:
-        for pool in self._preparing:
-            pool.fork_release()
-        self._preparing = []
+        for each in self._stilled:
+            each.release()
+        self._stilled = []
         if self._held:
             self._held = False
             with contextlib.suppress(RuntimeError):  # the interrupt came before it was held
                 self.opening.release()
 
     def _in_child(self) -> None:
-        self._spoilt |= {pool.opening.path for pool in self._preparing if pool.fork_spoilt()}
-        for pool in self._preparing:
+        self._spoilt |= {each.path for each in self._stilled if each.spoilt()}
+        for each in self._stilled:
             # Two pools of one file share SQLite's table of locks, so they are spoilt together.
-            pool.fork_enter(spoilt=pool.opening.path in self._spoilt)
-        self._preparing = []
+            each.leave_behind(spoilt=each.path in self._spoilt)
+        self._stilled = []
         self._held = False
         self.opening = threading.RLock()
+
+
+class _Stilled:
+    """A pool that is kept still for a fork: no other thread is inside SQLite or a transaction."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._places: list[Place] = []
+        self._ready = False
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._pool.opening.path
+
+    def take(self, deadline: float) -> None:
+        """Before a fork: wait until it is still, and keep it so.
+
+        Args:
+            deadline: When to give up, by `monotonic`: a thread may be waiting for the one that forks.
+        """
+        pool = self._pool
+        wanted = [] if pool.inside() is not None else [pool.writing_places]
+        reading = pool.local.session
+        wanted += [pool.reading_places] * (pool.readers - (reading is not None and reading.alive()))
+        for places in wanted:
+            self._places.append(Place())
+            if not places.take(self._places[-1], max(0.0, deadline - monotonic())):
+                return
+        self._ready = pool.watcher_lock.acquire(timeout=max(0.0, deadline - monotonic()))
+
+    def release(self) -> None:
+        """After a fork, in the parent: go on."""
+        pool = self._pool
+        for place in self._places:
+            pool.writing_places.free(place)
+            pool.reading_places.free(place)
+        with contextlib.suppress(RuntimeError):  # it was not reached
+            pool.watcher_lock.release()
+
+    def spoilt(self) -> bool:
+        """In the child: whether what was inherited can neither be shared nor left.
+
+        A transaction of the forking thread stays the parent's alone. If it was so large that a part of it is in the WAL
+        already, closing it here would undo it in memory that the parent shares.
+        """
+        pool = self._pool
+        spilled = pool.writing is not None and pool.writer is not None and pool.writer.status(SPILL)[0] > 0
+        return spilled or not self._ready
+
+    def leave_behind(self, *, spoilt: bool) -> None:
+        """In the child: leave the parent's connections behind and start afresh.
+
+        Args:
+            spoilt: Leave them untouched for ever; this process can't use the file.
+        """
+        for connection in self._pool.connections():
+            if spoilt:
+                _keep_for_ever(connection)
+            else:
+                close_quietly(connection)
+        self._pool.fork_enter(spoilt=spoilt)
+
+
+def _keep_for_ever(connection: Connection) -> None:
+    """Give a connection one reference too many, so that not even the end of the interpreter closes it."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def spoilt_error(path: Path) -> Conflict:

@@ -14,7 +14,7 @@ from typing import Final
 
 import apsw
 
-from agentmem.engine.connection import Connection, Opening, Role, close_quietly, connect, number_of
+from agentmem.engine.connection import SPILL, Connection, Opening, Role, close_quietly, connect, number_of
 from agentmem.engine.faults import closed, moved, newer_file
 from agentmem.engine.files import identities, lock_pids, same_file
 from agentmem.engine.forks import GATE
@@ -24,14 +24,13 @@ from agentmem.engine.lookup import KeyFinder
 from agentmem.engine.renewal import UNDECIPHERED, renew_key, renewing
 from agentmem.engine.schema import user_version
 from agentmem.engine.sessions import ReadSession, Turn, WriteSession
-from agentmem.engine.stays import Place, Places, Stay
+from agentmem.engine.stays import Places, Stay
 from agentmem.errors import AgentMemError, Busy, Conflict, StorageWarning
 
 __all__ = ["READERS", "Pool"]
 
 READERS: Final = 4
 _MOMENT_SECONDS: Final = 0.01
-_SPILL: Final = apsw.SQLITE_DBSTATUS_CACHE_SPILL
 
 
 class Reader(threading.local):
@@ -54,6 +53,8 @@ class Pool:
         hurried: The busy timeout of the writer is a shorter one until `write_end`.
         era: Changes whenever connections of before are to be used no more.
         mending: Held by who ends a transaction in the place of its blocks.
+        watcher: The connection that is asked for `data_version`, None before the first time.
+        watcher_lock: Held by who uses or replaces it.
         readers: How many may read at a time.
     """
 
@@ -99,11 +100,9 @@ class Pool:
         self.intact: list[bool] = []
         self.local = Reader()
         self.mending = threading.RLock()
-        self._watcher: Connection | None = None
+        self.watcher: Connection | None = None
+        self.watcher_lock = threading.RLock()
         self._watchers = 0
-        self._watcher_lock = threading.RLock()
-        self._fork_places: list[Place] = []
-        self._fork_ready = False
 
     # The writer
 
@@ -166,7 +165,7 @@ class Pool:
             if connection.has_moved():
                 raise moved(self.opening.path)
             self._version_check(connection)
-            connection.status(_SPILL, True)
+            connection.status(SPILL, True)
         except BaseException:
             connection.execute("ROLLBACK")
             raise
@@ -256,9 +255,10 @@ class Pool:
                 why="Other threads kept them for longer than the busy timeout",
                 next="Make read blocks shorter, or open with a longer busy_timeout.",
             )
-        return renewing(self, lambda: self._read_begin(session.box))
+        return renewing(self, lambda: self.snapshot_begin(session.box))
 
-    def _read_begin(self, box: list[Connection]) -> Connection:
+    def snapshot_begin(self, box: list[Connection]) -> Connection:
+        """Begin a read transaction on an idle reader, or on one more, which is put into `box`; for who has a place."""
         self._reader_take(box)
         connection = box[0]
         try:
@@ -295,17 +295,17 @@ class Pool:
         """SQLite's `data_version` as the watching connection sees it."""
 
         def ask() -> int:
-            with self._watcher_lock:
+            with self.watcher_lock:
                 if self.closed:
                     raise closed(self.opening.path)
-                if self._watcher is not None and self.outdated(self._watcher):
-                    close_quietly(self._watcher)
-                    self._watcher = None
-                if self._watcher is None:
-                    self._watcher = self._side_connection("watcher")
+                if self.watcher is not None and self.outdated(self.watcher):
+                    close_quietly(self.watcher)
+                    self.watcher = None
+                if self.watcher is None:
+                    self.watcher = self._side_connection("watcher")
                     self._watchers += 1
                 # Each connection counts from a number of its own, so the numbers of two must not meet.
-                return (self._watchers << 32) + number_of(self._watcher, "PRAGMA data_version")
+                return (self._watchers << 32) + number_of(self.watcher, "PRAGMA data_version")
 
         return renewing(self, ask)
 
@@ -369,8 +369,8 @@ class Pool:
         writer, self.writer = self.writer, None
         if writer is not None:
             close_quietly(writer)
-        with self._watcher_lock:
-            watcher, self._watcher = self._watcher, None
+        with self.watcher_lock:
+            watcher, self.watcher = self.watcher, None
             if watcher is not None:
                 close_quietly(watcher)
         self.idle_close(quietly=True)
@@ -409,10 +409,10 @@ class Pool:
         self.closed = True
         shut = close_quietly if quietly else Connection.close
         self.idle_close(quietly=quietly)
-        with self._watcher_lock:
-            if self._watcher is not None:
-                shut(self._watcher)
-                self._watcher = None
+        with self.watcher_lock:
+            if self.watcher is not None:
+                shut(self.watcher)
+                self.watcher = None
         # The last, so that an interrupted close is seen to be one, and can be done again.
         if self.writer is not None:
             shut(self.writer)
@@ -472,65 +472,21 @@ class Pool:
 
     # Forks
 
-    def fork_prepare(self, deadline: float) -> None:
-        """Before a fork: wait until no other thread is inside SQLite or a transaction, and keep it so.
-
-        Args:
-            deadline: When to give up, by `monotonic`: a thread may be waiting for the one that forks.
-        """
-        self._fork_ready = False
-        wanted = [] if self.inside() is not None else [self.writing_places]
-        reading = self.local.session
-        wanted += [self.reading_places] * (self.readers - (reading is not None and reading.alive()))
-        for places in wanted:
-            self._fork_places.append(Place())
-            if not places.take(self._fork_places[-1], max(0.0, deadline - monotonic())):
-                return
-        self._fork_ready = self._watcher_lock.acquire(timeout=max(0.0, deadline - monotonic()))
-
-    def fork_release(self) -> None:
-        """After a fork, in the parent: go on."""
-        held, self._fork_places = self._fork_places, []
-        for place in held:
-            self.writing_places.free(place)
-            self.reading_places.free(place)
-        self._fork_ready = False
-        with contextlib.suppress(RuntimeError):  # it was not reached
-            self._watcher_lock.release()
-
-    def fork_spoilt(self) -> bool:
-        """In the child: whether what was inherited can neither be shared nor left.
-
-        A transaction of the forking thread stays the parent's alone. If it was so large that a part of it is in the WAL
-        already, closing it here would undo it in memory that the parent shares.
-        """
-        spilled = self.writing is not None and self.writer is not None and self.writer.status(_SPILL)[0] > 0
-        return spilled or not self._fork_ready
+    def connections(self) -> list[Connection]:
+        """All that are open, those in use too."""
+        found = list(self.idle)
+        for session in self.reading_places.holders():
+            found += session.box if isinstance(session, ReadSession) else []
+        return found + [each for each in (self.watcher, self.writer) if each is not None]
 
     def fork_enter(self, *, spoilt: bool) -> None:
-        """In the child: leave the parent's connections behind and start afresh.
+        """In the child of a fork, once the parent's connections are left behind: start afresh.
 
         Args:
-            spoilt: Leave them untouched for ever; this process can't use the file.
+            spoilt: This process can't use the file any more.
         """
-        left = list(self.idle)
-        for session in self.reading_places.holders():
-            left += session.box if isinstance(session, ReadSession) else []
-        left += [each for each in (self._watcher, self.writer) if each is not None]
-        for connection in left:
-            if spoilt:
-                _keep_for_ever(connection)
-            else:
-                close_quietly(connection)
         self.spoilt = self.spoilt or spoilt
         self.pid = os.getpid()
         self.idle = []
         self.writer = None
         self._locks_make()
-
-
-def _keep_for_ever(connection: Connection) -> None:
-    """Give a connection one reference too many, so that not even the end of the interpreter closes it."""
-    import ctypes
-
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

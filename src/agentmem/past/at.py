@@ -21,7 +21,7 @@ from agentmem.engine.database import Database
 from agentmem.engine.faults import closed
 from agentmem.engine.forks import GATE
 from agentmem.engine.pool import Pool
-from agentmem.engine.transactions import ReadBlock, WriteBlock
+from agentmem.engine.transactions import WriteBlock
 from agentmem.errors import NotFound, NotInPast, ReadOnly, shown
 from agentmem.log import replay
 from agentmem.log.kinds import Kinds
@@ -83,7 +83,7 @@ def moment(database: Database, project: str, *, seq: int | None, time: int | Non
     if past is not None:
         with past.read() as connection:
             known = connection.execute(_ID_OF, (project,)).fetchone()
-    with ReadBlock(root._ready(), root, alone=True) as connection:
+    with root.read(alone=True) as connection:
         last = connection.execute(_LAST).get if past is None else past.moment.seq
         if past is None:
             known = connection.execute(_ID_OF, (project,)).fetchone()
@@ -133,10 +133,11 @@ class PastPool(Pool):
         """Whether the store it came from was closed."""
         return self._parent.closed
 
-    def _read_begin(self, box: list[Connection]) -> Connection:
+    def snapshot_begin(self, box: list[Connection]) -> Connection:
+        """Begin a read transaction on the one reader, with the fold in it."""
         self._follow()
         while True:
-            connection = super()._read_begin(box)
+            connection = super().snapshot_begin(box)
             try:
                 epoch = connection.execute("SELECT value FROM main.meta WHERE name = 'epoch'").get or ""
                 # Asked of the connection: another thread may have it unfolded just now.
@@ -244,7 +245,7 @@ class PastDatabase(Database):
         """
         self.parent = parent
         self.moment = moment
-        super().__init__(PastPool(parent._ready(), kinds, moment))
+        super().__init__(PastPool(parent.ready(), kinds, moment))
         parent.views.add(self)
         try:
             with self.read(long=True):
@@ -292,11 +293,12 @@ class PastDatabase(Database):
     def _lacks(self, what: str) -> NotInPast:
         return not_in_past(what, self.moment.seq)
 
-    def _ready(self) -> Pool:
+    def ready(self) -> Pool:
+        """The connections; a view of a store that was closed closes too."""
         if self._pool.orphan:
             self.close()
             raise closed(self.path)
-        return super()._ready()
+        return super().ready()
 
 
 @dropped_by

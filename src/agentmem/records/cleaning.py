@@ -19,7 +19,6 @@ import apsw
 
 from agentmem import text
 from agentmem.engine.database import Database
-from agentmem.engine.transactions import ReadBlock
 from agentmem.errors import Busy, DiskFull, IoFailed
 from agentmem.log.ledger import Ledger
 
@@ -116,7 +115,7 @@ def finish(ledger: Ledger, *, wait: float = 0.0) -> bool:
 def _finished(ledger: Ledger, wait: float) -> bool:
     database = ledger.database
     # Not in a transaction that this thread may be reading in, which may not know of the purge.
-    with ReadBlock(database._ready(), database, alone=True) as connection:
+    with database.read(alone=True) as connection:
         obey(ledger, connection)
         pending = _state(connection).get("purge")
     if pending is None:

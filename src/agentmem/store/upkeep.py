@@ -16,7 +16,8 @@ from agentmem.upkeep import health
 
 if TYPE_CHECKING:
     from agentmem.engine.keys import Key
-    from agentmem.transfer.copies import Collisions, ImportedCopy
+    from agentmem.past.merging import Policy
+    from agentmem.transfer.copies import ImportedCopy
     from agentmem.transfer.dispatch import Progress
     from agentmem.transfer.export import Exported
     from agentmem.transfer.importer import Imported
@@ -39,7 +40,7 @@ class UpkeepVerbs(Facade):
         *,
         origin: Literal["agent", "import"] = "agent",
         entities: Sequence[str] = (),
-        collisions: Collisions = "refuse",
+        collisions: Policy = "refuse",
         dry_run: bool = False,
         budget: int = limits.BUDGET_DEFAULT,
         progress: Progress | None = None,
@@ -105,6 +106,7 @@ class UpkeepVerbs(Facade):
 
         An export of the whole log that was interrupted leaves a hidden file `.<name>.partial` beside its name, and goes on
         with it when it is asked for again. One that meets a purge begins anew: what was purged is in no finished export.
+        A view of the past exports what there was then.
 
         Args:
             path: The new file.

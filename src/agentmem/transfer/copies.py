@@ -10,13 +10,14 @@ import secrets
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, TypeAlias
+from typing import Any, BinaryIO, Final, TypeAlias
 
 from attrs import evolve, frozen
 
 from agentmem.context.answer import Answer
 from agentmem.errors import Conflict, Corrupt, shown
 from agentmem.limits import KEY_CHARS
+from agentmem.past.merging import Policy
 from agentmem.records import claims, cleaning, validate, whole
 from agentmem.records.base import Binding, Source, Unit
 from agentmem.transfer.jsonlines import Header, Reader, damaged
@@ -25,11 +26,9 @@ from agentmem.transfer.renumber import Renumbering, changes, creation
 from agentmem.transfer.uniting import unite
 from agentmem.types import UNTRUSTED, Actor, Collision, Event, Origin, RecordType
 
-__all__ = ["COLLISIONS", "Collisions", "ImportedCopy", "run"]
+__all__ = ["ImportedCopy", "run"]
 
 Progress: TypeAlias = Callable[[int, int], None]
-Collisions: TypeAlias = Literal["refuse", "keep_both", "merge"]
-COLLISIONS: Final = ("refuse", "keep_both", "merge")
 
 _NAMED: Final = 5
 _STEP: Final = 500
@@ -83,7 +82,7 @@ def run(
     file: BinaryIO,
     *,
     origin: Origin,
-    collisions: Collisions,
+    collisions: Policy,
     dry_run: bool,
     progress: Progress | None,
 ) -> ImportedCopy:
@@ -183,7 +182,7 @@ class _Copying:
         request: The label of all these events.
     """
 
-    def __init__(self, unit: Unit, plan: _Plan, rehearsal: Rehearsal, floor: Origin, collisions: Collisions) -> None:
+    def __init__(self, unit: Unit, plan: _Plan, rehearsal: Rehearsal, floor: Origin, collisions: Policy) -> None:
         self._unit = unit
         self._plan = plan
         self._scratch = Source(unit.binding, rehearsal.connection)

@@ -16,7 +16,8 @@ from agentmem.transfer.jsonlines import Reader, is_export
 
 if TYPE_CHECKING:
     from agentmem.context.tokens import Counter
-    from agentmem.transfer.copies import Collisions, ImportedCopy
+    from agentmem.past.merging import Policy
+    from agentmem.transfer.copies import ImportedCopy
     from agentmem.transfer.importer import Imported
     from agentmem.transfer.restore_log import ImportedLog
     from agentmem.types import Origin
@@ -34,7 +35,7 @@ def run(
     *,
     origin: Origin,
     entities: Sequence[str],
-    collisions: Collisions,
+    collisions: Policy,
     dry_run: bool,
     budget: int,
     counter: Counter,

@@ -16,6 +16,7 @@ import attrs
 from attrs import evolve, frozen
 
 from agentmem.context.answer import Answer
+from agentmem.context.escape import one_line
 from agentmem.errors import AgentMemError, Conflict, Corrupt, InvalidInput, NotFound, shown
 from agentmem.log import blobs, chain
 from agentmem.past.closure import of_records
@@ -172,7 +173,7 @@ class _Exporting:
         writer, path = self._writer, self._partial.target
         size = path.stat().st_size
         lines = [
-            f"{path}: {writer.events:,} events of {records:,} records, {writer.erased:,} purged, {size:,} bytes",
+            f"{one_line(str(path))}: {writer.events:,} events of {records:,} records, {writer.erased:,} purged, {size:,} bytes",
             *notices,
             f"head {head.seq} {head.chain}",
         ]

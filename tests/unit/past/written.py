@@ -338,3 +338,19 @@ def surround(store: Store) -> None:
         store.entities.mark("host", [f"other-{number}.example.com"], {"tls": Result("pass", detail="as it should be")})
     store.summarize(goal, result="Other results")
     store.checkpoint("Another checkpoint")
+
+
+def family(store: Store) -> dict[str, int]:
+    """A goal with all that may hang on it, about an entity, and others that point at both."""
+    host = store.entities.put("host", "a.example.com", attrs={"os": "the one and only"}).id
+    goal = store.notes.add("goal", "Ship the release", body="All of it at once", about=host).id
+    step = store.notes.add("step", "Look into it well", parent=goal).id
+    item = store.checklists.add(step, "Before anything else").ids[0]
+    store.checkpoint("Halfway through with it", task=step)
+    summary = store.summarize(step, result="All is well by now").id
+    other = store.notes.add("fact", "Something else", about=host, links=[("supports", goal)]).id
+    beside = store.entities.put("host", "b.example.com").id
+    store.links.add(beside, "near", host)
+    return {
+        "host": host, "goal": goal, "step": step, "item": item, "summary": summary, "other": other, "beside": beside,
+    }  # fmt: skip

@@ -17,6 +17,7 @@ ODD = [
     "x'00'", "hex:00", "é" * 200, lambda: None, lambda: 5, lambda: KEY, Head("a", 1, "b"), Head("ab" * 16, -1, "00" * 32),
     Head("ab" * 16, 5, "zz"), Path("work.db"), Path("deep") / "x",
 ]  # fmt: skip
+PASSPHRASES = ("", "a\nb", "\0", "\ud800", "x" * 5000, "x'00'")  # each good one is stretched for a tenth of a second
 CALLS = [
     ("backup", "path"), ("backup", "key"), ("restore", "source"), ("restore", "path"), ("restore", "key"), ("restore", "new_key"),
     ("doctor", "path"), ("doctor", "key"), ("doctor", "repair"), ("salvage", "path"), ("salvage", "to"), ("salvage", "key"),
@@ -39,7 +40,8 @@ def test_any_value_is_taken_or_refused_by_a_typed_error(
     path = tmp_path / "work.db"
     head = filled(path, 5)
     before = path.read_bytes()
-    for value in ODD:
+    strings = PASSPHRASES if "key" in name else ODD
+    for value in (each for each in ODD if not isinstance(each, str) or each in strings):
         options = GIVEN[verb] | {name: value}
         try:
             if verb == "backup":

@@ -70,11 +70,11 @@ def restore(session: Session, source: str, target: str | None, new_key_file: str
 @click.argument("path")
 @click.option("--under", metavar="REF", help="Only this note or entity, all beneath it, and what belongs to these.")
 def export(session: Session, store: Store, path: str, under: str | None) -> None:
-    """Write the store, a project or a part of it as JSON Lines into the new file PATH.
+    """Write the store, or a part of it, as JSON Lines.
 
-    The whole log, lossless: agentmem import makes the same store of it again. With --project NAME or --under REF the
-    records of those, which agentmem import copies into any store. The file is NOT encrypted. An export of the whole
-    log that was interrupted goes on when it is asked for again.
+    Into the new file PATH goes the whole log, lossless: agentmem import makes the same store of it again. With
+    --project NAME or --under REF the records of those, which agentmem import copies into any store. The file is NOT
+    encrypted. An export of the whole log that was interrupted goes on when it is asked for again.
 
     Examples:
       agentmem export work.jsonl

@@ -10,7 +10,7 @@ import click
 
 from agentmem.adapters.cli import options
 from agentmem.adapters.cli.exits import Exit
-from agentmem.adapters.cli.options import command
+from agentmem.adapters.cli.options import Command, command
 from agentmem.adapters.cli.output import complain, is_terminal
 from agentmem.adapters.cli.progress import working
 from agentmem.adapters.cli.session import Session
@@ -25,9 +25,19 @@ Purge: TypeAlias = "Callable[[Store, bool], Receipt]"
 
 _NAMED: Final = 20  # records whose titles are shown before they go
 
+
+def asking(made: Command) -> Command:
+    """Show `--yes` in the help of a command that asks."""
+    for option in made.params:
+        if isinstance(option, click.Option) and "--yes" in option.opts:
+            option.hidden = False
+    return made
+
+
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would go.")
 
 
+@asking
 @command("forget", store=None, verbs=("forget",))
 @click.argument("refs", nargs=-1)
 @click.option(
@@ -76,6 +86,7 @@ def forget(
     purged(session, purge, dry_run=dry_run)
 
 
+@asking
 @command("redact", store=None, verbs=("redact",))
 @click.argument("ref")
 @click.option("--attr", metavar="NAME", help="Of an entity: this attribute, its present value too.")

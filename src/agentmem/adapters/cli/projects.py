@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentmem.adapters.cli import options
-from agentmem.adapters.cli.ending import dry_run_option, purged
+from agentmem.adapters.cli.ending import asking, dry_run_option, purged
 from agentmem.adapters.cli.options import command, common_options
 from agentmem.adapters.cli.session import Session
 from agentmem.adapters.cli.shown import counts, inline, remarks, sizes, when, written
@@ -131,6 +131,7 @@ def projects_merge(session: Session, store: Store, name: str, collisions: Any, r
     remarks(out, done.notices)
 
 
+@asking
 @command("delete", store=None, verbs=("projects.delete",), group=projects)
 @click.argument("name")
 @dry_run_option
