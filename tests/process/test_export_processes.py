@@ -92,7 +92,8 @@ def opened(path: Path) -> Store:
 
 def fill(store: Store, records: int, name: str = "h") -> None:
     with store.transaction():
-        store.entities.put_many("host", keys=[f"{name}{number}" for number in range(records)])
+        for start in range(0, records, 5000):
+            store.entities.put_many("host", keys=[f"{name}{n}" for n in range(start, min(start + 5000, records))])
 
 
 def events(store: Store) -> list[tuple[Any, ...]]:

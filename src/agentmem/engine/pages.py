@@ -83,7 +83,9 @@ class RawFile:
             IoFailed: The system could not read them.
         """
         try:
-            return bytes(self._file.xRead(count, at))
+            there = max(0, min(count, self._file.xFileSize() - at))
+            # Asked for more than there is, apsw takes zeros at the end of the file for its end.
+            return bytes(self._file.xRead(there, at)).ljust(there, b"\0") if there else b""
         except apsw.Error as error:
             rethrow(error, self._path)
 

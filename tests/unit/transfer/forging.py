@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentmem import Store
+from agentmem import Scope, Store
 from agentmem.log import chain
 
 NAMES = (
@@ -82,3 +82,38 @@ def forged(source: Path, target: Path, change: Callable[[Lines], None]) -> Path:
 def event(lines: Lines, kind: str, nth: int = 0) -> dict[str, Any]:
     """The n-th event of a kind."""
     return [line for line in lines if line.get("kind") == kind][nth]
+
+
+def filled(store: Store) -> int:
+    """Write one record of each type; gives the goal."""
+    goal = store.notes.add("goal", "Check example.com", scope=Scope("host"))
+    step = store.notes.add("step", "Look at the ports", parent=goal, body="long " * 1000)
+    store.entities.put("host", "web", attrs={"os": "linux"})
+    store.entities.put("host", "db", parent="host:web")
+    store.entities.mark("host", ["web"], {"tls": "pass"})
+    store.entities.expect("host", ["tls"])
+    store.notes.add("fact", "443 is open", parent=step, about="host:web", links=[("supports", goal)])
+    store.checklists.add(step, "one", "two")
+    store.checklists.done(step, 1)
+    store.checkpoint("halfway", task=step)
+    store.summarize(step, work="ports", result="one")
+    store.notes.move(step, parent=goal, first=True)
+    return goal.id
+
+
+def payload(of: str, nth: int = 0, /, **changes: Any) -> Callable[[Lines], None]:
+    """Has fields of a payload say something else."""
+
+    def change(lines: Lines) -> None:
+        event(lines, of, nth)["payload"] |= changes
+
+    return change
+
+
+def header(of: str, nth: int = 0, /, **changes: Any) -> Callable[[Lines], None]:
+    """Has fields of a header say something else."""
+
+    def change(lines: Lines) -> None:
+        event(lines, of, nth).update(changes)
+
+    return change
