@@ -13,6 +13,7 @@ ITEM_CHARS: Final = 1000
 CHECKPOINT_BYTES: Final = 64 * 1024
 SUMMARY_BYTES: Final = 64 * 1024
 DETAIL_CHARS: Final = 1000
+MARK_BYTES: Final = 64 * 1024  # of a mark's value, as JSON
 
 # A text of the log so long is stored once, by its hash
 BLOB_CHARS: Final = 4096

@@ -63,7 +63,9 @@ def scan(path: Path, raw: RawKey | None) -> Scan:
         damaged = _failing(file, mac)
         wal = wal_read(path, raw)
         # SQLite takes what the file lacks for zeros, and asks no HMAC of it.
-        damaged += [number for number in range(file.size() // PAGE_BYTES + 1, wal.page_count + 1) if number != LOCK_PAGE]
+        damaged += [
+            number for number in range(file.size() // PAGE_BYTES + 1, wal.page_count + 1) if number != LOCK_PAGE
+        ]
         for _ in range(_LOOKS):
             # A checkpoint may be half done with a page, or has been done since it was looked at.
             pages = (number for number in damaged if number not in wal.pages)

@@ -62,9 +62,12 @@ class Kinds:
     def apply(self, connection: apsw.Connection, event: Event) -> None:
         """Have an event change the projections; what came from another store is remembered by its place there."""
         self.get(event.kind).apply(connection, event)
-        if event.payload is not None and "copied" in event.payload:
-            store, seq = event.payload["copied"]
-            connection.execute(_COPIED, (store, seq, event.record))
+        if event.payload is None:
+            return
+        if "copied" in event.payload:
+            connection.execute(_COPIED, (*event.payload["copied"], event.record))
+        for place in event.payload.get("copies", ()):  # of a record that others became part of
+            connection.execute(_COPIED, (*place, event.record))
 
     def upcast(self, name: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
         """The payload as the current version of the kind spells it; stored bytes never change.

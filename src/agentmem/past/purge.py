@@ -236,8 +236,8 @@ def _redact(unit: Unit, record: int, of: RecordType, seqs: list[int], attr: str 
         payload: dict[str, Any] = {"state": now}
         if touched := _traces(unit, of, record, events, None):
             payload["touched"] = touched
-        if (copied := unit.row("SELECT store, seq FROM copied WHERE record = ?", (record,))) is not None:
-            payload["copied"] = list(copied)
+        if copies := unit.rows("SELECT store, seq FROM copied WHERE record = ? ORDER BY store, seq", (record,)):
+            payload["copies"] = [list(place) for place in copies]
         # Not screened for credentials: it is what the record says already.
         unit.tx.append(
             f"{of}.restated", payload, record=record, project=_project_of(unit, of, record, events), actor=unit.actor

@@ -117,7 +117,9 @@ class _Undoing:
 
     def done(self) -> Undone:
         """Take them all back, or raise."""
-        wanted = [event for event in self._chosen if self._concerns(event)]
+        paired = set() if self._strict else self._paired()
+        self._passed += sorted(paired, reverse=True)
+        wanted = [event for event in self._chosen if event.seq not in paired and self._concerns(event)]
         self._load(wanted)
         for event in wanted:
             self._undo(event)
@@ -126,6 +128,16 @@ class _Undoing:
             tuple(records), changed=len(records), undone=tuple(self._undone), events=tuple(self._events),
             passed_over=tuple(self._passed), transit=self._unit.transit,
         )  # fmt: skip
+
+    def _paired(self) -> set[int]:
+        """Events of a run or request that it took back itself, with what did so: neither has an effect left."""
+        chosen = {event.seq for event in self._chosen}
+        paired: set[int] = set()
+        for event in self._chosen:
+            target = undoes(event)
+            if target in chosen and event.seq not in paired and self._taken_back_by(event) is None:
+                paired |= {event.seq, target}
+        return paired
 
     def _concerns(self, event: Event) -> bool:
         """Whether an undo concerns the event at all; says why not, where it was named."""
@@ -246,7 +258,16 @@ class _Undoing:
         }
         if event.type == "entity":
             state["marks"] = {name: list(mark.values()) for name, mark in before.marks.items()}
-        return {"state": state, **self._touching(event, before.row)}
+        made: dict[str, Any] = {"state": state, **self._touching(event, before.row)}
+        if copies := self._copies(event.record):
+            made["copies"] = copies
+        return made
+
+    def _copies(self, record: int) -> list[list[Any]]:
+        """The places in other stores that a record came from, which went with it."""
+        payloads = [event.payload for event in self._events_of(record) if event.payload is not None]
+        places = [payload["copied"] for payload in payloads if "copied" in payload]
+        return [*places, *(place for payload in payloads for place in payload.get("copies", ()))]
 
     def _touching(self, event: Event, row: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The note whose summary goes stale by a record's coming or going."""

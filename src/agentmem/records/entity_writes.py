@@ -191,7 +191,12 @@ def accepted(results: object, detail: str | None) -> dict[str, dict[str, Any]]:
         one = given if isinstance(given, Result) else Result(given)
         mark: dict[str, Any] = {"result": validate.choice(one.result, f"result of {shown(name)}", CHECK_RESULTS)}
         if not isinstance(one.value, Unset) and one.value is not None:
-            canonical(one.value)
+            size = len(canonical(one.value).encode())
+            if size > limits.MARK_BYTES:
+                raise LimitExceeded(
+                    f"The value of {shown(name)} has {size} bytes, {limits.MARK_BYTES} at most",
+                    next="Put text into a note about the entity",
+                )
             mark["value"] = one.value
         own = validate.optional_line(one.detail, "detail", limits.DETAIL_CHARS) or shared
         if own is not None:

@@ -255,6 +255,31 @@ def test_a_run_is_not_undone_beneath_another_s_work(store: Store) -> None:
     assert len(store.notes.list()) == 3
 
 
+def test_a_run_that_took_some_of_its_own_work_back_is_undone(store: Store) -> None:
+    """What it undid itself is passed over with the undo; the rest is taken back."""
+    goal = store.notes.add("goal", "One")
+    run = store.acting(run="r7")
+    changed = run.notes.update(goal, title="Two").revision
+    event = run.undo(changed).events[0]
+    summary = run.summarize(goal, work="w")
+    (taken,) = run.undo(summary.id).events
+    done = store.undo(run="r7")
+    assert set(done.passed_over) == {changed, event, summary.id, taken}
+    assert (store.notes.get(goal).title, store.notes.get(goal).status) == ("One", "open")
+    assert store.verify(replay=True).problems == ()
+
+
+def test_a_run_is_undone_where_its_own_undo_was_taken_back(store: Store) -> None:
+    """Then what it had undone stands, and goes too."""
+    note = store.notes.add("fact", "One")
+    run = store.acting(run="r7")
+    changed = run.notes.update(note, title="Two").revision
+    store.undo(run.undo(changed).events)
+    assert store.notes.get(note).title == "Two"
+    store.undo(run="r7")
+    assert store.notes.get(note).title == "One"
+
+
 def test_a_repeated_undo_writes_nothing_again(store: Store) -> None:
     """Under one request id it is done once."""
     note = store.notes.add("fact", "One")
