@@ -103,8 +103,9 @@ def export(
     target = Path(os.path.abspath(path))
     for _ in range(_TRIES):
         try:
-            with Partial(target) as partial:
-                if under is None and project is None:
+            whole = under is None and project is None
+            with Partial(target, resumable=whole) as partial:
+                if whole:
                     return _Log(binding, partial, progress).run()
                 return _Copy(binding, partial, progress).run(under, project)
         except _PurgedError:
@@ -136,6 +137,7 @@ class _Exporting:
     def _unpurged(self, source: Source) -> None:
         known: dict[str, str] = dict(source.rows(_META))
         if known.get("epoch", "0") != self._epoch:
+            self._partial.resumable = False  # it has text that is purged by now
             raise _PurgedError
 
     def _texts(self, source: Source, rows: Sequence[tuple[Any, ...]]) -> dict[bytes, str]:

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 
 from agentmem.engine.faults import no_directory
 from agentmem.engine.files import identity_of, io_failed, private_file_make, publish
-from agentmem.errors import AgentMemError, Busy, DiskFull, IoFailed, StoreExists
+from agentmem.errors import AgentMemError, Busy, DiskFull, InvalidInput, IoFailed, StoreExists
 
 __all__ = ["Partial"]
 
@@ -18,19 +18,24 @@ _TRIES: Final = 8
 
 
 class Partial:
-    """The beginning of a file, as a context manager. At the end of the block it is kept, to go on with, unless published.
+    """The beginning of a file, as a context manager. Where the block fails it is kept, to go on with.
 
     Args:
         target: The name the finished file is to have.
+        resumable: Keep what was written; else nothing stays of a block that fails.
 
     Attributes:
+        resumable: May be set to false when what was written is of no use any more.
         file: Open for reading and writing, in the mode 0600 and for this process alone.
     """
 
     file: BinaryIO
 
-    def __init__(self, target: Path) -> None:
+    def __init__(self, target: Path, *, resumable: bool) -> None:
+        if not target.name:
+            raise InvalidInput(f"{target} names no file", next="Give the path of a file that is to be made.")
         self.target = target
+        self.resumable = resumable
         self.path = target.with_name(f".{target.name}.partial")
 
     def __enter__(self) -> Partial:
@@ -50,12 +55,19 @@ class Partial:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            if error is not None and not (self.resumable and self._begun()):
+                self.path.unlink(missing_ok=True)  # while the lock is held: it is still this one
             self.file.close()
         except OSError as failed:
             if error is None:
                 raise self._typed(failed) from failed
         if isinstance(error, OSError) and not isinstance(error, AgentMemError):
             raise self._typed(error) from error
+
+    def _begun(self) -> bool:
+        """Whether anything was written."""
+        self.file.flush()
+        return os.fstat(self.file.fileno()).st_size > 0
 
     def cut(self, length: int) -> None:
         """Keep only the first bytes, and write on after them."""

@@ -394,3 +394,19 @@ def test_arguments_are_checked(store: Store, tmp_path: Path, bad: dict[str, Any]
     with pytest.raises(InvalidInput):
         store.export(tmp_path / "log.jsonl", **bad)
     assert not (tmp_path / "log.jsonl").exists()
+
+
+@pytest.mark.parametrize("scope", [{"project": "nowhere"}, {"under": 999}, {"under": "host:none"}])
+def test_an_export_that_is_refused_leaves_no_file(store: Store, tmp_path: Path, scope: dict[str, Any]) -> None:
+    """Neither under its name nor under that of a beginning."""
+    target = tmp_path / "made" / "x.jsonl"
+    target.parent.mkdir()
+    with pytest.raises(NotFound):
+        store.export(target, **scope)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_a_path_that_names_no_file_is_refused(store: Store) -> None:
+    """The root of the file system is a place, not a name."""
+    with pytest.raises(InvalidInput):
+        store.export("/")
