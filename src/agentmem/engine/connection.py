@@ -195,10 +195,11 @@ def connection_bare(name: str, flags: int) -> Connection:
     `apsw.connection_hooks` run as it is made, before there is a key; without one, SQL on an encrypted file with a WAL
     can end in the loss of the WAL.
     """
+    if not apsw.connection_hooks:
+        # Without the lock: an interrupt on the way out of its block could leave it held, for all other threads.
+        return Connection(name, flags=flags)
     with _hooks_lock:
         hooks = apsw.connection_hooks
-        if not hooks:
-            return Connection(name, flags=flags)
         apsw.connection_hooks = []
         try:
             return Connection(name, flags=flags)

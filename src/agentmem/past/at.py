@@ -26,7 +26,7 @@ from agentmem.errors import NotFound, NotInPast, ReadOnly, shown
 from agentmem.log import replay
 from agentmem.log.kinds import Kinds
 from agentmem.log.ledger import COLUMNS, decode
-from agentmem.past.folding import RESTATED, is_claim
+from agentmem.past.event_kinds import RESTATED, is_claim
 from agentmem.records.cleaning import dropped_by
 from agentmem.types import Event, RecordType
 

@@ -9,23 +9,22 @@ from typing import Any, Final
 from agentmem.limits import BLOB_CHARS
 from agentmem.log import blobs
 from agentmem.log.canonical import canonical, plain
+from agentmem.past.footprint import JSON_COLUMNS
 from agentmem.records.base import Source
 from agentmem.types import Event
 
-_WITHIN: Final = 20  # texts that are also looked for within others
-_CHARS: Final = 8  # from this length on
+_WITHIN: Final = 20  # how many texts are also looked for inside longer ones
+_CHARS: Final = 8  # shorter texts are not looked for: they would be found in most records
 _FOUND: Final = 100
 
 # Fields of payloads that hold labels and closed words, not what a record says.
 _NO_TEXT: Final = frozenset(
     ("kind", "status", "type", "origin", "author", "run", "confirmed_by", "done_by", "holder", "digest", "copied")
 )
-# Columns of a stated record that hold JSON.
-_JSON: Final = ("attrs", "tags", "scope", "names")
 
 
 def texts_of(events: Iterable[Event]) -> set[str]:
-    """The texts in the payloads of events that are worth looking for."""
+    """The texts in the payloads of events, of `_CHARS` characters or more."""
     return {text for event in events for text in _texts(event.payload)}
 
 
@@ -88,7 +87,7 @@ def _texts(value: Any, name: str = "") -> Iterator[str]:
 def _spelled(state: Mapping[str, Any]) -> dict[str, Any]:
     """A stated record with its columns of JSON as values, as other events have them."""
     found = dict(state)
-    for name in _JSON:
+    for name in ("attrs", *JSON_COLUMNS):
         if isinstance(found.get(name), str):
             found[name] = plain(found[name])
     marks = {}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from attrs import frozen
 
 from agentmem.log.canonical import canonical, plain
 from agentmem.past.folding import State
+from agentmem.past.footprint import as_set
 from agentmem.types import Json, Origin
 
 # Columns that are no content: ids, times, and who, which the event itself says.
@@ -17,8 +18,6 @@ _NO_CONTENT: Final = frozenset(
 )
 # What a creation need not tell: it says so itself, or it follows from the place in the log.
 _OF_CREATION: Final = frozenset(("origin", "position", "project"))
-_JSON: Final = frozenset(("tags", "scope", "names"))
-_TRUTH: Final = frozenset(("pinned", "done", "removed"))
 _NAMED: Final = {"filter": "where"}
 _MARKED: Final = ("result", "value", "detail")
 
@@ -50,7 +49,7 @@ def fields(state: State) -> dict[str, Json]:
         if column == "attrs":
             found |= {f"attrs.{name}": part for name, part in plain(value).items()}
         elif column not in _NO_CONTENT:
-            found[_NAMED.get(column, column)] = _value(column, value)
+            found[_NAMED.get(column, column)] = as_set(column, value)
     for name, mark in sorted(state.marks.items()):
         given = {part: mark[part] for part in _MARKED if mark[part] is not None}
         if "value" in given:
@@ -61,12 +60,6 @@ def fields(state: State) -> dict[str, Json]:
         assert isinstance(linked, list)  # made here
         linked.append(target)
     return found
-
-
-def _value(column: str, value: Any) -> Json:
-    if column in _JSON:
-        return None if value is None else plain(value)
-    return bool(value) if column in _TRUTH else value
 
 
 def differences(before: State | None, after: State | None) -> tuple[FieldChange, ...]:

@@ -16,6 +16,7 @@ from agentmem import limits
 from agentmem.log import replay
 from agentmem.log.kinds import Kinds
 from agentmem.log.ledger import COLUMNS, decode
+from agentmem.past.event_kinds import RESTATED, is_claim
 from agentmem.records.base import Source
 from agentmem.types import Event
 
@@ -23,8 +24,6 @@ from agentmem.types import Event
 _OF_OTHERS: Final = frozenset(("root", "shut", "open_items", "touched"))
 _MARK_KEY: Final = frozenset(("entity", "name", "project", "type"))
 _LINK_KEY: Final = frozenset(("src", "kind", "dst"))
-RESTATED: Final = ".restated"
-"""The end of the kinds that hold the whole state of a record."""
 
 
 @frozen
@@ -94,11 +93,6 @@ class Scratch:
         names = _columns(table)
         rows = self.connection.execute(f"SELECT {', '.join(names)} FROM {table} WHERE {column} = ?", (record,))
         return [dict(zip(names, row, strict=True)) for row in rows]
-
-
-def is_claim(kind: str) -> bool:
-    """Whether events of a kind change nothing of a record but who holds it."""
-    return ".claim." in kind
 
 
 def _without(row: dict[str, Any], keys: frozenset[str]) -> dict[str, Any]:

@@ -6,7 +6,13 @@ from collections.abc import Set
 from typing import Any, Final, TypeAlias
 
 from agentmem.log.canonical import plain
+from agentmem.past.event_kinds import CREATIONS, FORGOTTEN, REMOVALS, RESTATED, is_claim
 from agentmem.types import Event
+
+JSON_COLUMNS: Final = frozenset(("tags", "scope", "names"))
+"""Columns that hold JSON as text, `attrs` aside, which events have name by name."""
+
+_BOOL_COLUMNS: Final = frozenset(("pinned", "done", "removed"))
 
 Field: TypeAlias = tuple[str, ...]
 """A field of a record: its column, or `("attr", name)`, `("mark", name)`, `("link", kind, target)`."""
@@ -14,19 +20,16 @@ Field: TypeAlias = tuple[str, ...]
 EXISTENCE: Final[Field] = ("existence",)
 """That the record is there at all. Every other field stands on it."""
 
-CREATIONS: Final = (".created", ".added", ".declared", ".written")
-REMOVALS: Final = (".withdrawn", ".merged")
 
-
-def fields(event: Event) -> Set[Field] | None:
+def fields_set(event: Event) -> Set[Field] | None:
     """The fields that an event sets; None where that cannot be known, since it was erased.
 
     Claims set nothing. What makes a record, takes it back or states it anew sets its existence.
     """
     kind, payload = event.kind, event.payload
-    if ".claim." in kind:
+    if is_claim(kind):
         return frozenset()
-    if kind.endswith((*CREATIONS, *REMOVALS, ".restated", ".forgotten")):
+    if kind.endswith((*CREATIONS, *REMOVALS, RESTATED, FORGOTTEN)):
         return frozenset((EXISTENCE,))
     if payload is None:
         return None
@@ -49,16 +52,10 @@ def meets(one: Set[Field] | None, other: Set[Field] | None) -> bool:
     return bool(one & other) or (EXISTENCE in one and bool(other)) or (EXISTENCE in other and bool(one))
 
 
-def undoes(event: Event) -> int | None:
-    """The event that this one took back, None if it is no undo."""
-    return None if event.payload is None else event.payload.get("undoes")
-
-
-# Columns of a row that an event spells in another way.
-def as_set(name: str, value: Any) -> Any:
-    """A column of a row as the `set` of an event has it."""
+def as_set(column: str, value: Any) -> Any:
+    """A column of a row as the `set` of an event has it: JSON as its value, a number that means yes or no as a bool."""
     if value is None:
         return None
-    if name in ("tags", "scope", "names"):
+    if column in JSON_COLUMNS:
         return plain(value)
-    return bool(value) if name in ("pinned", "done", "removed") else value
+    return bool(value) if column in _BOOL_COLUMNS else value

@@ -13,8 +13,9 @@ from agentmem.log import blobs
 from agentmem.log.canonical import canonical
 from agentmem.log.kinds import Kinds
 from agentmem.log.ledger import COLUMNS, decode
+from agentmem.past.event_kinds import RESTATED, undoes
 from agentmem.past.fields import FieldChange, differences, each, label, origins, shortened
-from agentmem.past.folding import RESTATED, Scratch, State, events_of
+from agentmem.past.folding import Scratch, State, events_of
 from agentmem.records import tree, validate
 from agentmem.records.base import Source, View
 from agentmem.records.refs import identify, recorded
@@ -285,11 +286,6 @@ def _undone(view: View, kinds: Kinds, record: int, after: int) -> dict[int, int]
         if taken is not None:
             found[taken] = event.seq
     return found
-
-
-def undoes(event: Event) -> int | None:
-    """The event that an event takes back."""
-    return None if event.payload is None else event.payload.get("undoes")
 
 
 def _change(event: Event, before: State | None, after: State | None, undone_by: int | None) -> Change:

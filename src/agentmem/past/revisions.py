@@ -9,8 +9,9 @@ from attrs import frozen
 
 from agentmem.errors import NotFound
 from agentmem.log.kinds import Kinds
+from agentmem.past.event_kinds import FORGOTTEN, is_claim
 from agentmem.past.fields import FieldChange, differences, origins
-from agentmem.past.folding import Scratch, State, events_of, is_claim
+from agentmem.past.folding import Scratch, State, events_of
 from agentmem.records import checklists, entity_rows, note_rows, projects, reports, validate
 from agentmem.records.base import Source, View
 from agentmem.types import Checkpoint, Event, Origin, Project, Record, RecordType, Summary
@@ -89,7 +90,7 @@ def at_event(view: View, record: int, of: RecordType, seq: int) -> Revision:
 
 
 def _gone(last: Event, seq: int) -> NotFound:
-    if last.kind.endswith(".forgotten"):
+    if last.kind.endswith(FORGOTTEN):
         return NotFound(f"#{last.record} was purged", why=f"By event {last.seq}")
     if last.payload is not None and "into" in last.payload:
         return NotFound(

@@ -7,15 +7,16 @@ from the newest to the oldest, so that none of them blocks another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, Final
 
 from agentmem import limits
 from agentmem.errors import Conflict, InvalidInput, LimitExceeded, NotFound, UndoBlocked, shown
 from agentmem.log.canonical import plain
 from agentmem.log.ledger import COLUMNS, decode
+from agentmem.past.event_kinds import CREATIONS, FORGOTTEN, REMOVALS, RESTATED, is_claim, undoes
 from agentmem.past.folding import Scratch, State, events_of
-from agentmem.past.footprint import CREATIONS, EXISTENCE, REMOVALS, as_set, fields, meets, undoes
+from agentmem.past.footprint import EXISTENCE, Field, as_set, fields_set, meets
 from agentmem.past.revisions import states
 from agentmem.past.standing import on_record, reappearing, restoring
 from agentmem.records import claims, validate
@@ -143,9 +144,9 @@ class _Undoing:
         """Whether an undo concerns the event at all; says why not, where it was named."""
         by = self._taken_back_by(event)
         why = ""
-        if ".claim." in event.kind:
+        if is_claim(event.kind):
             why = "A claim is given back with release, not undone"
-        elif event.kind.endswith(".forgotten") or (event.kind.endswith(".restated") and undoes(event) is None):
+        elif event.kind.endswith(FORGOTTEN) or (event.kind.endswith(RESTATED) and undoes(event) is None):
             why = "A purge cannot be undone"
         elif self._purged(event.record):
             why = f"#{event.record} was purged"
@@ -160,7 +161,7 @@ class _Undoing:
         return False
 
     def _purged(self, record: int) -> bool:
-        return any(event.kind.endswith(".forgotten") for event in self._events_of(record))
+        return any(event.kind.endswith(FORGOTTEN) for event in self._events_of(record))
 
     def _taken_back_by(self, event: Event) -> int | None:
         """The undo that took an event back and still stands."""
@@ -187,7 +188,7 @@ class _Undoing:
                 self._before.update(states(self._unit, self._kinds, record, seqs, scratch=scratch))
 
     def _undo(self, event: Event) -> None:
-        touched = fields(event)
+        touched = fields_set(event)
         blocking = self._later(event, touched)
         if touched is not None and EXISTENCE in touched and not event.kind.endswith(REMOVALS):
             blocking += on_record(self._unit, event.type, event.record)
@@ -208,7 +209,7 @@ class _Undoing:
         kind, payload = self._reverse(event, before)
         self._append(event, kind, payload)
 
-    def _later(self, event: Event, touched: Any) -> list[int]:
+    def _later(self, event: Event, touched: Set[Field] | None) -> list[int]:
         """Later events of the record that set a field this one set, and were not taken back themselves."""
         later = [each for each in self._events_of(event.record) if each.seq > event.seq]
         cancelled = _cancelled(later, event.seq)
@@ -218,7 +219,7 @@ class _Undoing:
                 continue
             if undoes(each) == event.seq:
                 raise Conflict(f"Event {event.seq} was undone by event {each.seq} already")
-            if meets(fields(each), touched):
+            if meets(fields_set(each), touched):
                 found.append(each.seq)
         return found
 
@@ -237,7 +238,7 @@ class _Undoing:
         of, kind = event.type, event.kind
         if kind == "item.added":
             return "item.removed", {}
-        if kind.endswith((*CREATIONS, ".restated")):
+        if kind.endswith((*CREATIONS, RESTATED)):
             return f"{of}.withdrawn", self._touching(event)
         if before is None:
             raise AssertionError(f"event {event.seq} changes a record that was not there")

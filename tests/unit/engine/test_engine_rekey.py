@@ -271,7 +271,7 @@ def stopped_at(line: int, function: Callable[[], object], _: object = None) -> b
 
 @pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_an_interrupt_anywhere_leaves_it_usable(path: Path, every: int) -> None:
-    """An interrupt at any line leaves this opening going on, and new ones with exactly one of the two keys."""
+    """An interrupt at any line leaves this opening going on in every thread, and new ones with exactly one of the keys."""
     current, expected = KEY, 1
     with opened(path, busy_timeout=5) as database:
         line = random.Random(every).randrange(1, every + 1)  # which lines: others with another step
@@ -283,6 +283,12 @@ def test_an_interrupt_anywhere_leaves_it_usable(path: Path, every: int) -> None:
             current = one_of(path, current, candidate, expected)
             line += every
         assert expected > 200 / every
+        database.drop_pages()  # so that the other thread needs a connection of its own
+        counts: list[int] = []
+        other = threading.Thread(target=lambda: counts.append(row_count(database)), daemon=True)
+        other.start()
+        other.join(30)
+        assert counts == [expected]
         assert database.independent_check() == []
         assert database.checkpoint()
     assert one_of(path, current, candidate, expected) == candidate

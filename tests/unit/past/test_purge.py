@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,6 @@ KEY = bytes(range(32))
 TEXTS = {"a word": SECRET, "Chinese": CHINESE, "a very long word": LONG_WORD}
 
 
-@pytest.fixture(scope="module")
-def searched(record_testsuite_property: Callable[[str, object], None]) -> Iterator[list[int]]:
-    """The bytes that each proof of this module searched and found nothing in."""
-    sizes: list[int] = []
-    yield sizes
-    record_testsuite_property("purge proof: searches", len(sizes))
-    record_testsuite_property("purge proof: bytes searched, found 0", sum(sizes))
-
-
 @pytest.fixture
 def proof(
     path: Path,
@@ -33,7 +24,6 @@ def proof(
     opened: Callable[..., Store],
     clock: Any,
     searched: list[int],
-    record_property: Any,
 ) -> Callable[..., Search]:
     """`proof(write, purge, *texts)` writes, shows that the search finds the texts, purges, and shows that none is found.
 
@@ -55,7 +45,6 @@ def proof(
         store.close()
         after = search(path, KEY, tmp_path, *texts)
         assert after.places == ()
-        record_property("bytes_searched", after.bytes)
         searched.append(after.bytes)
         return before
 
@@ -191,7 +180,7 @@ def crowded(store: Store, number: int, seed: int) -> dict[str, tuple[int, int]]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_that_moved_leave_no_copy(
-    path: Path, opened: Callable[..., Store], seed: int, searched: list[int], record_property: Any
+    path: Path, opened: Callable[..., Store], seed: int, searched: list[int]
 ) -> None:
     """SQLite leaves copies of rows in the unused parts of pages when it parts or joins pages: they go too.
 
@@ -213,7 +202,6 @@ def test_rows_that_moved_leave_no_copy(
     traces = {part for word in gone for part in windows(word, size=11) if part in after}
     assert traces == set()
     assert all(word.encode() in after for word in kept)
-    record_property("bytes_searched", len(after))
     searched.append(len(after))
 
 
