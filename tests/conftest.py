@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,13 @@ from agentmem import Store
 
 KEY = bytes(range(32))
 BEGIN = 1_750_000_000_000_000  # microseconds since 1970 UTC
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """Have processes that tests start obey SIGINT, also where the tests run in the background of a shell, which ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Clock:

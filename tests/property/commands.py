@@ -19,7 +19,7 @@ Command: TypeAlias = tuple[int, int, int, str]
 KEY = bytes(range(32))
 WORDS = st.sampled_from(("alpha", "beta", "gamma", "报告", "delta one", "delta two"))
 NUMBER = st.integers(0, 30)
-COMMAND = st.tuples(st.integers(0, 24), NUMBER, NUMBER, WORDS)
+COMMAND = st.tuples(st.integers(0, 25), NUMBER, NUMBER, WORDS)
 COMMANDS = st.lists(COMMAND, max_size=14)
 
 
@@ -70,7 +70,6 @@ def perform(store: Store, command: Command, *, foreign: bool = False) -> None:
     notes, things = ids(store, "SELECT id FROM note"), ids(store, "SELECT id FROM entity")
     items = ids(store, "SELECT id FROM item WHERE removed = 0")
     view = store.acting(origin="web") if foreign else store
-    kinds = list(STATUSES)
     match what:
         case 0 | 1:
             view.notes.add("goal", word)
@@ -118,7 +117,8 @@ def perform(store: Store, command: Command, *, foreign: bool = False) -> None:
             tasks = ids(store, "SELECT id FROM note WHERE kind IN ('goal', 'step')")
             if tasks:
                 view.summarize(pick(tasks, one), work=word, result=word)
-    assert kinds
+        case 25 if events := ids(store, "SELECT seq FROM event"):
+            view.undo(events[-1 - one % min(len(events), 12)])
 
 
 def attempt(store: Store, command: Command, *, foreign: bool = False) -> None:
@@ -127,4 +127,4 @@ def attempt(store: Store, command: Command, *, foreign: bool = False) -> None:
     except Held:
         raise
     except AgentMemError:
-        return  # a circle, a goal beneath something: refused as it should be
+        return  # a circle, a goal beneath something, an undo that is blocked: refused as it should be

@@ -158,7 +158,7 @@ def diff(
     found: revisions.Differing, record: int, of: RecordType, before: int, after: int, *, budget: int, counter: Counter
 ) -> Diff:
     """The answer of `store.diff`."""
-    head = Line(f"#{record} {of}, event {before} → {after}: {lines.counted(len(found.fields), 'field')} differ")
+    head = Line(f"#{record} {of}, event {before} → {after}: {_differing(len(found.fields))}")
     shown = [line for field in found.fields for line in _compared(field, found.trust)]
     fitted = fit(
         [head],
@@ -167,6 +167,10 @@ def diff(
         counter=counter,
     )
     return Diff(record, of, before, after, found.fields, fitted.text, fitted.tokens)
+
+
+def _differing(count: int) -> str:
+    return "1 field differs" if count == 1 else f"{count} fields differ"
 
 
 def _compared(field: FieldChange, origin: Origin) -> Iterator[Line]:

@@ -6,6 +6,7 @@ import hashlib
 from typing import Any, Final
 
 from agentmem.errors import Corrupt
+from agentmem.limits import INT_MAX
 from agentmem.log import blobs, chain
 from agentmem.types import Head
 
@@ -19,10 +20,9 @@ session_chain
 
 _SOME: Final = f"SELECT {ROW} FROM event WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
 _PIECE: Final = 2000
-_EVER: Final = 2**63 - 1
 
-_RESTORE = "Run agentmem doctor, or restore the latest backup that verifies"
-_COMPARE = "Compare with a backup of that time"
+_RESTORE: Final = "Run agentmem doctor, or restore the latest backup that verifies"
+_COMPARE: Final = "Compare with a backup of that time"
 
 
 class ChainCheck:
@@ -111,7 +111,7 @@ class ChainCheck:
             self._texts.add(hashed)
 
 
-def check_some(check: ChainCheck, connection: Any, until: int = _EVER) -> bool:
+def check_some(check: ChainCheck, connection: Any, until: int = INT_MAX) -> bool:
     """Check the next few thousand events, up to and with `until`.
 
     Returns:

@@ -20,6 +20,7 @@ from agentmem.engine.faults import entered_twice, not_entered
 from agentmem.engine.stays import Held
 from agentmem.engine.transactions import WriteBlock
 from agentmem.errors import Closed, Conflict, InvalidInput, shown
+from agentmem.limits import INT_MAX
 from agentmem.log import blobs, chain
 from agentmem.log.canonical import canonical
 from agentmem.log.check import ChainCheck, check_some
@@ -219,7 +220,19 @@ class Transaction(Held):
 
 
 class Ledger:
-    """The log of one open file."""
+    """The log of one open file.
+
+    Attributes:
+        database: The file.
+        kinds: The registered kinds of event.
+        store: The id of the store, 32 hex digits.
+        clock: The time, microseconds since 1970 UTC.
+        genesis: The chain before the first event.
+        past: Whether the log is looked at as it was: what is missing at its end may come later.
+        epoch: The number of purges that this process obeyed last; None before its first look at the file.
+        unclean: The purge whose cleaning is not finished, as `meta` has it; None for none.
+        tried: When this process last tried to finish it, by `monotonic`.
+    """
 
     def __init__(self, database: Database, kinds: Kinds, store: str, clock: Clock = system_clock) -> None:
         self.database = database
@@ -227,9 +240,7 @@ class Ledger:
         self.store = store
         self.clock = clock if clock is system_clock else _sound(clock)
         self.genesis = chain.genesis(store)
-        # Whether the log is looked at as it was: what is missing at its end may come later.
         self.past = False
-        # What the last look at `meta` said of purges: their number, and whose is not finished; when that was tried last.
         self.epoch: int | None = None
         self.unclean: str | None = None
         self.tried = 0.0
@@ -335,7 +346,7 @@ def decode(connection: apsw.Connection, kinds: Kinds, row: tuple[Any, ...]) -> E
 def events(connection: apsw.Connection, kinds: Kinds, *, until: int | None = None) -> Iterator[Event]:
     """Every event in order, for a replay, up to and with `until`."""
     sql = f"SELECT {COLUMNS} FROM event WHERE seq <= ? ORDER BY seq"
-    for row in connection.execute(sql, (2**63 - 1 if until is None else until,)):
+    for row in connection.execute(sql, (INT_MAX if until is None else until,)):
         yield decode(connection, kinds, row)
 
 

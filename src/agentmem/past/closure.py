@@ -8,7 +8,8 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from agentmem.engine.migrations import GONE
-from agentmem.past import folding
+from agentmem.past.event_kinds import FORGOTTEN
+from agentmem.past.folding import events_of
 from agentmem.records import tree
 from agentmem.records.base import Source
 from agentmem.types import Event, RecordType
@@ -105,7 +106,7 @@ def _rowless(source: Source) -> Iterator[tuple[int, RecordType, tuple[int, ...]]
     rows = source.rows(f"SELECT DISTINCT record, type FROM event WHERE {GONE}")
     for record, of in rows:
         if _gone(source, of, record):
-            yield record, of, tuple(_belonged(events_of(source, record)))
+            yield record, of, tuple(_belonged(events_of(source, source.binding.ledger.kinds, record)))
 
 
 def _gone(source: Source, of: RecordType, record: int) -> bool:
@@ -113,7 +114,7 @@ def _gone(source: Source, of: RecordType, record: int) -> bool:
     if source.row(f"SELECT 1 FROM {of} WHERE id = ?", (record,)) is not None:
         return False
     (last,) = source.one("SELECT kind FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (record,))
-    return not last.endswith(".forgotten")
+    return not last.endswith(FORGOTTEN)
 
 
 def _belonged(events: Iterable[Event]) -> Iterator[int]:
@@ -123,11 +124,6 @@ def _belonged(events: Iterable[Event]) -> Iterator[int]:
             for name in ("parent", "note", "task", "into"):
                 if given.get(name) is not None:
                     yield given[name]
-
-
-def events_of(source: Source, record: int) -> list[Event]:
-    """Every event of a record, in order."""
-    return list(folding.events_of(source, source.binding.ledger.kinds, record))
 
 
 def pointing(source: Source, found: Closure) -> list[tuple[str, int, int, str]]:

@@ -162,7 +162,7 @@ def asked(
     record, of = (None, None) if ref is None else locate(view, ref)
     root, root_of = (None, "note") if under is None else identify(view, under)
     if root_of not in ("note", "entity"):
-        raise InvalidInput(f"#{root} is a {root_of}", why="Beneath notes and entities there can be others")
+        raise InvalidInput(f"#{root} is of type {root_of}", why="Beneath notes and entities there can be others")
     alone = record is None and root is None and session is None
     return Asked(
         record=record, type=of, deep=deep and of == "note", under=root,

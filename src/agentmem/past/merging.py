@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from agentmem.errors import Conflict, NotFound, shown
+from agentmem.errors import Conflict, shown
 from agentmem.limits import KEY_CHARS
 from agentmem.log.canonical import plain
 from agentmem.records import claims, validate
 from agentmem.records.base import Unit
+from agentmem.records.projects import project_named
 from agentmem.types import Collision, Merged, Origin
 
 Policy: TypeAlias = Literal["refuse", "keep_both", "merge"]
@@ -25,7 +26,7 @@ WHERE other.project = ?1 AND other.key IS NOT NULL ORDER BY other.id
 
 def merge(unit: Unit, name: str, collisions: Policy) -> Merged:
     """The command behind `store.projects.merge`: all of the project `name` goes into the view's."""
-    source = _project(unit, name)
+    source = project_named(unit, name)
     target = unit.project
     if source == target:
         raise Conflict(f"{shown(name)} is this very project")
@@ -56,13 +57,6 @@ SELECT record FROM lease WHERE record IN (
     UNION SELECT item.id FROM item JOIN note ON note.id = item.note WHERE note.project = ?1
 )
 """
-
-
-def _project(unit: Unit, name: str) -> int:
-    row = unit.row("SELECT id FROM project WHERE name = ?", (validate.project(name),))
-    if row is None:
-        raise NotFound(f"There is no project {shown(name)}", next="See projects.list()")
-    return int(row[0])
 
 
 class _Moving:

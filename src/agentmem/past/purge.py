@@ -17,12 +17,15 @@ from attrs import evolve
 from agentmem.errors import Conflict, InvalidInput, NotFound
 from agentmem.log.canonical import canonical, plain
 from agentmem.log.erase import erase
-from agentmem.past.closure import Closure, events_of, of_records, pointing
+from agentmem.past.closure import Closure, of_records, pointing
 from agentmem.past.elsewhere import also_found, texts_in, texts_of
+from agentmem.past.event_kinds import FORGOTTEN, REMOVALS, RESTATED, is_claim
+from agentmem.past.folding import events_of
 from agentmem.records import claims, cleaning, refs, validate, whole
 from agentmem.records.base import Binding, Source, Unit, View
 from agentmem.records.entities import matching
-from agentmem.records.standing import standing
+from agentmem.records.projects import project_named
+from agentmem.records.standing import project_of, standing
 from agentmem.types import UNTRUSTED, Event, Receipt, RecordType, Ref
 
 CLEANED: Final = (
@@ -63,7 +66,7 @@ def forget(
         if named is not None:
             return [_no_project(*refs.recorded(source, ref)) for ref in named]
         if project is not None:
-            return [(_project_id(source, project), "project")]
+            return [(project_named(source, project), "project")]
         (rows, bound), _ = matching(source, validate.token(type, "type"), where, parameters)
         return [(record, "entity") for (record,) in source.rows(f"SELECT e.id {rows} ORDER BY e.id", bound)]
 
@@ -98,8 +101,8 @@ def redact(
         _refuse_purged(source, record)
         claims.refuse(source, record, run=binding.actor.run, now=source.now)
         if of != "entity" and (attr is not None or check is not None):
-            raise InvalidInput(f"#{record} is a {of}", why="attr= and check= are of entities")
-        events = [event for event in events_of(source, record) if _mentions(event, attr, check)]
+            raise InvalidInput(f"#{record} is of type {of}", why="attr= and check= are of entities")
+        events = [event for event in _events(source, record) if _mentions(event, attr, check)]
         if attr is None and check is None and whole.state(source.connection, of, record) is not None:
             # The last statement of every field is what stays; a record never changed has no earlier text.
             events = events if len(events) > 1 else []
@@ -143,16 +146,9 @@ def _no_project(record: int, of: RecordType) -> tuple[int, RecordType]:
     return record, of
 
 
-def _project_id(source: Source, name: str) -> int:
-    row = source.row("SELECT id FROM project WHERE name = ?", (validate.project(name),))
-    if row is None:
-        raise NotFound(f"There is no project {name}")
-    return int(row[0])
-
-
 def _refuse_purged(source: Source, record: int) -> None:
     last = source.row("SELECT kind FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (record,))
-    if last is not None and last[0].endswith(".forgotten"):
+    if last is not None and last[0].endswith(FORGOTTEN):
         raise NotFound(f"#{record} was purged already")
 
 
@@ -161,7 +157,7 @@ def _planned(view: View, found: Closure) -> Receipt:
     records = list(found)
     if not records:
         return Receipt((), dry_run=True, head=view.binding.ledger.head())
-    events = [event for record in records for event in events_of(view, record)]
+    events = [event for record in records for event in _events(view, record)]
     written = [event for event in events if _erased(event)]
     detached = dict.fromkeys(record for _, record, _, _ in pointing(view, found))
     for record in detached:
@@ -181,7 +177,7 @@ def _redaction_planned(
     if not seqs:
         return Receipt((), dry_run=True, head=view.binding.ledger.head())
     chosen = set(seqs)
-    erased = [event for event in events_of(view, record) if event.seq in chosen]
+    erased = [event for event in _events(view, record) if event.seq in chosen]
     now = _redacted(whole.state(view.connection, of, record), attr, check)
     return Receipt(
         (record,), changed=1, types={of: 1}, events=tuple(event.seq for event in erased),
@@ -195,7 +191,7 @@ def _forget(unit: Unit, found: Closure) -> Receipt:
     records = list(found)
     if not records:
         return Receipt((), transit=unit.transit)
-    events = {record: events_of(unit, record) for record in records}
+    events = {record: _events(unit, record) for record in records}
     elsewhere = also_found(unit, records, texts_of(event for each in events.values() for event in each))
     detached = _detach(unit, found)
     for of in _ORDER:
@@ -208,7 +204,7 @@ def _forget(unit: Unit, found: Closure) -> Receipt:
                 if note not in found and unit.row("SELECT 1 FROM note WHERE id = ?", (note,)):
                     payload |= {"note": note, "number": number}
             unit.append(
-                f"{of}.forgotten", payload, record=record, project=_project_of(unit, of, record, events[record])
+                f"{of}{FORGOTTEN}", payload, record=record, project=_project_at_last(unit, of, record, events[record])
             )
     erased = erase(unit.connection, [event.seq for each in events.values() for event in each if _erased(event)])
     _clean(unit, records)
@@ -227,7 +223,7 @@ def _erased(event: Event) -> bool:
 def _redact(unit: Unit, record: int, of: RecordType, seqs: list[int], attr: str | None, check: str | None) -> Receipt:
     if not seqs:
         return Receipt((), transit=unit.transit)
-    events = events_of(unit, record)
+    events = _events(unit, record)
     now = _redacted(whole.state(unit.connection, of, record), attr, check)
     chosen = set(seqs)
     gone = texts_of(event for event in events if event.seq in chosen) - texts_in(now)
@@ -240,7 +236,11 @@ def _redact(unit: Unit, record: int, of: RecordType, seqs: list[int], attr: str 
             payload["copies"] = [list(place) for place in copies]
         # Not screened for credentials: it is what the record says already.
         unit.tx.append(
-            f"{of}.restated", payload, record=record, project=_project_of(unit, of, record, events), actor=unit.actor
+            f"{of}{RESTATED}",
+            payload,
+            record=record,
+            project=_project_at_last(unit, of, record, events),
+            actor=unit.actor,
         )
     erased = erase(unit.connection, seqs)
     _clean(unit, [record])
@@ -261,23 +261,14 @@ def _redacted(state: dict[str, Any] | None, attr: str | None, check: str | None)
     return state
 
 
-# Events with text of the record; what it is linked to and who claimed it is none.
-_TEXTLESS: Final = (
-    ".linked",
-    ".unlinked",
-    ".withdrawn",
-    ".merged",
-    ".forgotten",
-    ".claim.taken",
-    ".claim.taken_over",
-    ".released",
-)
+# Kinds without text of the record: what it is linked to is none.
+_TEXTLESS: Final = (".linked", ".unlinked", *REMOVALS, FORGOTTEN)
 
 
 def _mentions(event: Event, attr: str | None, check: str | None) -> bool:
     """Whether an event holds text that a redaction takes away: of an attribute, of a check, or any."""
     payload = event.payload
-    if payload is None or event.kind.endswith(_TEXTLESS):
+    if payload is None or is_claim(event.kind) or event.kind.endswith(_TEXTLESS):
         return False
     state = payload.get("state", {})
     if attr is not None:
@@ -287,17 +278,10 @@ def _mentions(event: Event, attr: str | None, check: str | None) -> bool:
     return True
 
 
-def _project_of(unit: Unit, of: RecordType, record: int, events: list[Event]) -> int:
+def _project_at_last(unit: Unit, of: RecordType, record: int, events: list[Event]) -> int:
     """Where the record belongs now; of one that is no more, where it was at last."""
-    if of == "project":
-        return record
-    column = {"item": "note", "summary": "note"}.get(of)
-    if column is None:
-        row = unit.row(f"SELECT project FROM {of} WHERE id = ?", (record,))
-    else:
-        sql = f"SELECT note.project FROM {of} AS own JOIN note ON note.id = own.{column} WHERE own.id = ?"
-        row = unit.row(sql, (record,))
-    return events[-1].project if row is None else int(row[0])
+    found = project_of(unit, of, record)
+    return events[-1].project if found is None else found
 
 
 def _detach(unit: Unit, found: Closure) -> tuple[int, ...]:
@@ -343,9 +327,14 @@ def _traces(
             traces.update(_old_traces(event))
         row = unit.row(f"SELECT note FROM {of} WHERE id = ?", (record,))
         if row is not None:
-            last = max(event.seq for event in events if not event.kind.endswith((".restated", ".claim.taken")))
+            last = max(event.seq for event in events if not is_claim(event.kind) and not event.kind.endswith(RESTATED))
             traces[row[0]] = max(traces.get(row[0], 0), unit.tx.next if found is not None else last)
     return sorted((note, seq) for note, seq in traces.items() if found is None or note not in found)
+
+
+def _events(source: Source, record: int) -> list[Event]:
+    """Every event of a record, in order."""
+    return list(events_of(source, source.binding.ledger.kinds, record))
 
 
 def _old_traces(event: Event) -> dict[int, int]:

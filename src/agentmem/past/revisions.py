@@ -12,9 +12,10 @@ from agentmem.log.kinds import Kinds
 from agentmem.past.event_kinds import FORGOTTEN, is_claim
 from agentmem.past.fields import FieldChange, differences, origins
 from agentmem.past.folding import Scratch, State, events_of
-from agentmem.records import checklists, entity_rows, note_rows, projects, reports, validate
+from agentmem.records import reports, validate
 from agentmem.records.base import Source, View
-from agentmem.types import Checkpoint, Event, Origin, Project, Record, RecordType, Summary
+from agentmem.records.load import load
+from agentmem.types import Event, Origin, Record, RecordType, Summary
 
 __all__ = ["Differing", "Revision", "State", "at_event", "difference", "states"]
 
@@ -102,27 +103,9 @@ def _gone(last: Event, seq: int) -> NotFound:
 
 def _value(source: Source, record: int, of: RecordType) -> Record:
     """The record as the tables of one fold have it; of a summary nothing is known beneath it, so it is not stale."""
-    match of:
-        case "note":
-            return note_rows.load(source, record)
-        case "entity":
-            return entity_rows.load(source, record)
-        case "item":
-            return checklists.item(source.one(f"SELECT {checklists.COLUMNS} FROM item WHERE id = ?", (record,)))
-        case "checkpoint":
-            columns = reports.CHECKPOINT_COLUMNS
-            return Checkpoint(*source.one(f"SELECT {columns} FROM checkpoint WHERE id = ?", (record,)))
-        case "summary":
-            columns = reports.SUMMARY_COLUMNS
-            row = (*source.one(f"SELECT {columns} FROM summary WHERE id = ?", (record,)), False)
-            return Summary(*row)
-        case "checks":
-            columns = entity_rows.CHECKS_COLUMNS
-            return entity_rows.expected(source.one(f"SELECT {columns} FROM checks WHERE id = ?", (record,)))
-        case "project":
-            return Project(*source.one(f"SELECT {projects.COLUMNS} FROM project WHERE id = ?", (record,)))
-        case _:
-            raise NotFound(f"#{record} is a {of}, which has no revisions")
+    if of == "summary":
+        return Summary(*source.one(f"SELECT {reports.SUMMARY_COLUMNS} FROM summary WHERE id = ?", (record,)), False)  # type: ignore[call-arg]
+    return load(source, record, of)
 
 
 @frozen

@@ -14,13 +14,14 @@ from agentmem import limits
 from agentmem.errors import Conflict, InvalidInput, LimitExceeded, NotFound, UndoBlocked, shown
 from agentmem.log.canonical import plain
 from agentmem.log.ledger import COLUMNS, decode
+from agentmem.past.blocking import on_record, reappearing, restoring
 from agentmem.past.event_kinds import CREATIONS, FORGOTTEN, REMOVALS, RESTATED, is_claim, undoes
 from agentmem.past.folding import Scratch, State, events_of
 from agentmem.past.footprint import EXISTENCE, Field, as_set, fields_set, meets
 from agentmem.past.revisions import states
-from agentmem.past.standing import on_record, reappearing, restoring
 from agentmem.records import claims, validate
 from agentmem.records.base import Binding, Unit
+from agentmem.records.standing import project_of
 from agentmem.types import UNTRUSTED, Event, Undone
 
 
@@ -123,8 +124,13 @@ class _Undoing:
         wanted = [event for event in self._chosen if event.seq not in paired and self._concerns(event)]
         self._load(wanted)
         for event in wanted:
-            self._undo(event)
-        records = dict.fromkeys(event.record for event in wanted)
+            # Once more: a redo that was just taken back leaves an undo by somebody else in force.
+            if not self._strict and self._taken_back_by(event) is not None:
+                self._passed.append(event.seq)
+            else:
+                self._undo(event)
+        undone = set(self._undone)
+        records = dict.fromkeys(event.record for event in wanted if event.seq in undone)
         return Undone(
             tuple(records), changed=len(records), undone=tuple(self._undone), events=tuple(self._events),
             passed_over=tuple(self._passed), transit=self._unit.transit,
@@ -224,10 +230,14 @@ class _Undoing:
         return found
 
     def _append(self, event: Event, kind: str, payload: dict[str, Any]) -> None:
-        project = _project(self._unit, event)
+        now = project_of(self._unit, event.type, event.record)
         # Not screened for credentials: it is text of the log.
         made = self._unit.tx.append(
-            kind, {**payload, "undoes": event.seq}, record=event.record, project=project, actor=self._unit.actor
+            kind,
+            {**payload, "undoes": event.seq},
+            record=event.record,
+            project=event.project if now is None else now,
+            actor=self._unit.actor,
         )
         self._undone.append(event.seq)
         self._events.append(made.seq)
@@ -302,19 +312,6 @@ def _blocked(event: Event, blocking: Iterable[int]) -> UndoBlocked:
         next="Undo these first, or with it",
         events=events,
     )
-
-
-def _project(unit: Unit, event: Event) -> int:
-    """The project of a record now; of one that is not there, where it was."""
-    column = {"item": "note", "summary": "note"}.get(event.type)
-    if event.type == "project":
-        return event.record
-    if column is not None:
-        sql = f"SELECT note.project FROM {event.type} AS own JOIN note ON note.id = own.{column} WHERE own.id = ?"
-    else:
-        sql = f"SELECT project FROM {event.type} WHERE id = ?"
-    row = unit.row(sql, (event.record,))
-    return event.project if row is None else int(row[0])
 
 
 def _set_back(event: Event, before: State) -> tuple[str, dict[str, Any]]:

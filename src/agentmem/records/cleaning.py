@@ -19,7 +19,7 @@ import apsw
 
 from agentmem import text
 from agentmem.engine.database import Database
-from agentmem.errors import Busy, DiskFull, IoFailed
+from agentmem.errors import AgentMemError
 from agentmem.log.ledger import Ledger
 
 _PAUSE_SECONDS: Final = 0.5  # between two attempts to finish
@@ -89,7 +89,8 @@ def epoch_raise(connection: apsw.Connection) -> None:
 def finish(ledger: Ledger, *, wait: float = 0.0) -> bool:
     """After a purge was committed, by whomever: write all pages anew and empty the write-ahead log.
 
-    What cannot be done now stays pending; it never fails the command that was committed before.
+    What cannot be done now stays pending, whatever the reason: an error here would pass for one of the command that was
+    committed before, and the next command meets what is wrong with the file itself.
 
     Args:
         ledger: Of the file.
@@ -108,7 +109,7 @@ def finish(ledger: Ledger, *, wait: float = 0.0) -> bool:
     ledger.tried = now
     try:
         return _finished(ledger, wait)
-    except (Busy, DiskFull, IoFailed, apsw.NoMemError):
+    except (AgentMemError, apsw.NoMemError):
         return False
 
 

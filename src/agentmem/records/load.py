@@ -4,31 +4,38 @@ from __future__ import annotations
 
 from agentmem.errors import InvalidInput
 from agentmem.records import entity_rows, note_rows, reports
-from agentmem.records.base import View
+from agentmem.records.base import Source
 from agentmem.records.checklists import COLUMNS as ITEM_COLUMNS
 from agentmem.records.checklists import item
 from agentmem.records.projects import COLUMNS as PROJECT_COLUMNS
 from agentmem.types import Checkpoint, Project, Record
 
 
-def load(view: View, found: int, of: str) -> Record:
-    """The record of an id and a type."""
+def load(source: Source, found: int, of: str) -> Record:
+    """The record of an id and a type.
+
+    Raises:
+        NotFound: It is no more.
+        InvalidInput: The type has no value of its own.
+    """
     match of:
         case "note":
-            return note_rows.load(view, found)
+            return note_rows.load(source, found)
         case "entity":
-            return entity_rows.load(view, found)
+            return entity_rows.load(source, found)
         case "item":
-            return item(view.one(f"SELECT {ITEM_COLUMNS} FROM item WHERE id = ?", (found,)))
+            return item(source.one(f"SELECT {ITEM_COLUMNS} FROM item WHERE id = ?", (found,)))
         case "checkpoint":
-            return Checkpoint(*view.one(f"SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint WHERE id = ?", (found,)))
+            return Checkpoint(
+                *source.one(f"SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint WHERE id = ?", (found,))
+            )
         case "summary":
-            row = view.one(f"SELECT {reports.SUMMARY_COLUMNS} FROM summary WHERE id = ?", (found,))
-            return reports.summary(view, row)
+            row = source.one(f"SELECT {reports.SUMMARY_COLUMNS} FROM summary WHERE id = ?", (found,))
+            return reports.summary(source, row)
         case "checks":
-            row = view.one(f"SELECT {entity_rows.CHECKS_COLUMNS} FROM checks WHERE id = ?", (found,))
+            row = source.one(f"SELECT {entity_rows.CHECKS_COLUMNS} FROM checks WHERE id = ?", (found,))
             return entity_rows.expected(row)
         case "project":
-            return Project(*view.one(f"SELECT {PROJECT_COLUMNS} FROM project WHERE id = ?", (found,)))
+            return Project(*source.one(f"SELECT {PROJECT_COLUMNS} FROM project WHERE id = ?", (found,)))
         case _:
-            raise InvalidInput(f"#{found} is a {of}, which has no value of its own")
+            raise InvalidInput(f"#{found} is of type {of}, which has no value of its own")

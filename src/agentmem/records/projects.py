@@ -15,7 +15,7 @@ from agentmem import limits
 from agentmem.errors import UNSEEN, Conflict, NotFound, shown
 from agentmem.log.kinds import EventKind
 from agentmem.records import validate
-from agentmem.records.base import Namespace, Unit, View
+from agentmem.records.base import Namespace, Source, Unit, View
 from agentmem.types import Event, Project, Written
 
 COLUMNS: Final = "id, name, created_at, revision"
@@ -58,6 +58,19 @@ class ProjectStats:
     events: int
     bytes: int | None = None
     log: tuple[KindSize, ...] | None = None
+
+
+def project_named(source: Source, name: str) -> int:
+    """The id of the project of this name.
+
+    Raises:
+        NotFound: Nothing was ever written in it, or it was merged, or purged.
+    """
+    wanted = validate.project(name)
+    row = source.row("SELECT id FROM project WHERE name = ?", (wanted,))
+    if row is None:
+        raise NotFound(f"There is no project {shown(wanted)}", next="See projects.list()")
+    return int(row[0])
 
 
 class Projects(Namespace):

@@ -157,7 +157,7 @@ _TEXT: Final = {
 def _by_id(source: Source, number: int) -> tuple[int, RecordType]:
     row = (
         source.row("SELECT record, type, payload IS NULL, kind FROM event WHERE seq = ?", (number,))
-        if 0 < number < 2**63
+        if 0 < number <= limits.INT_MAX
         else None
     )
     if row is None:
@@ -219,7 +219,9 @@ def recorded(source: Source, ref: Ref) -> tuple[int, RecordType]:
                 _refuse_undone(source, ref)
             return number, row[1]
     if isinstance(ref, str) and (part := _ITEM.fullmatch(ref.strip())):
-        row = source.row("SELECT id FROM item WHERE note = ? AND number = ?", (int(part[1]), int(part[2])))
+        note, number = int(part[1]), int(part[2])
+        sql = "SELECT id FROM item WHERE note = ? AND number = ?"
+        row = source.row(sql, (note, number)) if note <= limits.INT_MAX else None
         if row is not None:
             return row[0], "item"
     return identify(source, ref)

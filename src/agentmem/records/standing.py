@@ -7,7 +7,7 @@ from typing import Final
 from attrs import frozen
 
 from agentmem.records.base import Source
-from agentmem.types import Origin
+from agentmem.types import Origin, RecordType
 
 _OF: Final = {
     "note": "SELECT project, revision, origin FROM note WHERE id = ?",
@@ -34,3 +34,16 @@ class Standing:
 def standing(source: Source, of: str, record: int) -> Standing:
     """The project, revision and origin of a note, entity, item or summary that exists."""
     return Standing(*source.one(_OF[of], (record,)))
+
+
+def project_of(source: Source, of: RecordType, record: int) -> int | None:
+    """The id of the project that a record of any type belongs to now; None where it is no more."""
+    if of == "project":
+        return record
+    if of in ("item", "summary"):
+        row = source.row(
+            f"SELECT note.project FROM {of} AS own JOIN note ON note.id = own.note WHERE own.id = ?", (record,)
+        )
+    else:
+        row = source.row(f"SELECT project FROM {of} WHERE id = ?", (record,))
+    return None if row is None else int(row[0])

@@ -138,8 +138,8 @@ class PastVerbs(Facade):
     def at(self, seq: int | None = None, *, time: datetime.datetime | int | None = None) -> PastStore:
         """The store as it was right after an event: everything that reads, without search, writing nothing.
 
-        It is folded in memory, in some 25 µs for each event, and takes about as much of it as the records have text;
-        close it when done. Of a log of more than `limits.AT_EVENTS` events only the view's project is folded.
+        It is folded in memory, in time that grows with the events up to it, and takes about as much memory as the records
+        have text; close it when done. Of a log of more than `limits.AT_EVENTS` events only the view's project is folded.
 
         Args:
             seq: The last event that counts.

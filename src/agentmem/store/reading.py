@@ -155,7 +155,7 @@ class ReadingVerbs(Facade):
         with self._binding.reading() as view:
             start, of = identify(view, ref)
             if of not in ("note", "entity"):
-                raise InvalidInput(f"#{start} is a {of}", why="A graph starts at a note or an entity")
+                raise InvalidInput(f"#{start} is of type {of}", why="A graph starts at a note or an entity")
             levels = validate.whole(depth, "depth", 0, limits.TREE_LEVELS)
             return graph(
                 view, start, of, depth=levels, limit=limit, after=after, budget=budget, counter=self._shared.counter

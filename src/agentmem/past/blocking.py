@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agentmem.errors import Conflict, InvalidInput, LimitExceeded, UndoBlocked
+from agentmem.past.folding import events_of
 from agentmem.records import tree
 from agentmem.records.base import Source, Unit
+from agentmem.records.links import reaches
 from agentmem.types import Event
 
 # Records that stand on one of a type: their own ids, with the fields by which they do.
@@ -62,8 +64,6 @@ def on_record(source: Source, of: str, record: int) -> list[int]:
 def _since(source: Source, record: int, field: str, target: int) -> int:
     """The event by which a record came to stand on another: its creation, or the last that set the field."""
     if field:
-        from agentmem.past.folding import events_of
-
         kinds = source.binding.ledger.kinds
         for event in reversed(list(events_of(source, kinds, record))):
             payload = event.payload or {}
@@ -91,27 +91,15 @@ def restoring(unit: Unit, event: Event, payload: Mapping[str, Any]) -> None:
     given = payload.get("set", {})
     _there(unit, event, given)
     if event.kind.endswith(".unlinked"):
-        _there(unit, event, {"dst": payload["dst"]}, {"dst": event.type})
-        if event.type == "note" and payload["kind"] in ("depends_on", "supersedes"):
-            from agentmem.records.links import reaches
-
-            if reaches(unit, payload["dst"], event.record, payload["kind"]):
-                raise UndoBlocked(
-                    f"Event {event.seq} cannot be undone", why=f"Its {payload['kind']} would close a circle", events=()
-                )
+        _linked(unit, event, payload)
     alone = _ALONE.get(event.type, ())
     if any(name in given for name in alone):
-        names = ", ".join(alone)
-        now = unit.one(f"SELECT id, {names} FROM {event.type} WHERE id = ?", (event.record,))
+        now = unit.one(f"SELECT id, {', '.join(alone)} FROM {event.type} WHERE id = ?", (event.record,))
         _alone(unit, event, {**dict(zip(alone, now[1:], strict=True)), **given})
     if event.type == "note" and "parent" in given:
         _place(unit, event, given["parent"])
     if event.type == "entity" and given.get("parent") is not None:
-        above = [given["parent"], *tree.ancestors(unit, given["parent"], "entity")]
-        if event.record in above:
-            raise UndoBlocked(
-                f"Event {event.seq} cannot be undone", why="It would put an entity beneath itself", events=()
-            )
+        _entity_place(unit, event, given["parent"])
 
 
 def _there(unit: Unit, event: Event, values: Mapping[str, Any], points: Mapping[str, str] | None = None) -> None:
@@ -121,14 +109,16 @@ def _there(unit: Unit, event: Event, values: Mapping[str, Any], points: Mapping[
         if target is None or unit.row(f"SELECT 1 FROM {of} WHERE id = ?", (target,)) is not None:
             continue
         row = unit.row("SELECT seq FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (target,))
-        raise UndoBlocked(
-            f"Event {event.seq} ({event.kind} #{event.record}) cannot be undone: #{target} is no more",
+        raise _refused(
+            event,
+            f"#{target} is no more",
             why=f"It was the record's {name}",
             events=() if row is None else (row[0],),
         )
 
 
 def _alone(unit: Unit, event: Event, values: Mapping[str, Any]) -> None:
+    """Refuse values that another record has by now."""
     names = _ALONE.get(event.type)
     if names is None:
         return
@@ -138,16 +128,39 @@ def _alone(unit: Unit, event: Event, values: Mapping[str, Any]) -> None:
         (*(values[name] for name in names), event.record),
     )
     if row is not None:
-        raise UndoBlocked(
-            f"Event {event.seq} ({event.kind} #{event.record}) cannot be undone: #{row[0]} has taken its place",
+        raise _refused(
+            event,
+            f"#{row[0]} has taken its place",
             why=f"Only one record may have this {' and '.join(names)}",
             events=(row[1],),
         )
 
 
+def _linked(unit: Unit, event: Event, link: Mapping[str, Any]) -> None:
+    """Refuse a link to a record that is gone, or one that would close a circle."""
+    _there(unit, event, {"dst": link["dst"]}, {"dst": event.type})
+    ordered = event.type == "note" and link["kind"] in ("depends_on", "supersedes")
+    if ordered and reaches(unit, link["dst"], event.record, link["kind"]):
+        raise _refused(event, why=f"Its {link['kind']} would close a circle")
+
+
 def _place(unit: Unit, event: Event, parent: int | None) -> None:
+    """Refuse a place in the tree of notes that a move could not reach either."""
     kind, project = unit.one("SELECT kind, project FROM note WHERE id = ?", (event.record,))
     try:
         tree.admit_move(unit, event.record, kind, parent, project)
     except (Conflict, LimitExceeded, InvalidInput) as error:
-        raise UndoBlocked(f"Event {event.seq} cannot be undone: {error.what}", why=error.why, events=()) from error
+        raise _refused(event, error.what, why=error.why) from error
+
+
+def _entity_place(unit: Unit, event: Event, parent: int) -> None:
+    """Refuse a place beneath the entity itself."""
+    if event.record in (parent, *tree.ancestors(unit, parent, "entity")):
+        raise _refused(event, why="It would put an entity beneath itself")
+
+
+def _refused(event: Event, what: str = "", *, why: str, events: tuple[int, ...] = ()) -> UndoBlocked:
+    end = f": {what}" if what else ""
+    return UndoBlocked(
+        f"Event {event.seq} ({event.kind} #{event.record}) cannot be undone{end}", why=why, events=events
+    )
