@@ -33,10 +33,15 @@ def canonical(value: Any) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(
-            "A text contains half of a surrogate pair", why=f"Code unit {error.object[error.start]!a} stands alone"
-        ) from None
+        raise surrogate(error) from None
     return text
+
+
+def surrogate(error: UnicodeEncodeError) -> InvalidInput:
+    """The error for half of a surrogate pair, which is no text: neither UTF-8 nor SQLite takes it."""
+    return InvalidInput(
+        "A text contains half of a surrogate pair", why=f"Code unit {error.object[error.start]!a} stands alone"
+    )
 
 
 def plain(text: str) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import apsw
 
 from agentmem.log import blobs
 
-_STORED = "SELECT payload, digest FROM event WHERE seq = ? AND payload IS NOT NULL"
+_STORED: Final = "SELECT payload, digest FROM event WHERE seq = ? AND payload IS NOT NULL"
 
 
 def erase(connection: apsw.Connection, seqs: Iterable[int]) -> list[tuple[int, bytes]]:

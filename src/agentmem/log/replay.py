@@ -140,7 +140,14 @@ def fold(
 def differences(
     source: apsw.Connection, kinds: Kinds, functions: tuple[SqlFunction, ...], *, at_most: int = 20
 ) -> list[str]:
-    """Where the stored projections differ from what the log says; empty if nowhere."""
+    """Where the stored projections differ from what the log says, a sentence each; empty if nowhere.
+
+    Args:
+        source: A connection inside a read transaction.
+        kinds: The registered kinds.
+        functions: The SQL functions that the tables need.
+        at_most: How many to name.
+    """
     target = fold(source, kinds, functions, indexed=False)
     found: list[str] = []
     try:
@@ -154,9 +161,9 @@ def differences(
 
 
 def _differences(source: apsw.Connection, target: apsw.Connection, table: str, at_most: int) -> list[str]:
-    columns = [row[1] for row in source.execute(f"PRAGMA table_info({table})")]
-    keys = [row[1] for row in source.execute(f"PRAGMA table_info({table})") if row[5]]
-    order = ", ".join(keys or ["rowid"])
+    told = source.execute(f"PRAGMA table_info({table})").fetchall()
+    columns = [str(row[1]) for row in told]
+    order = ", ".join([str(row[1]) for row in told if row[5]] or ["rowid"])
     sql = f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order}"
     stored, replayed = iter(source.execute(sql)), iter(target.execute(sql))
     found: list[str] = []

@@ -79,27 +79,26 @@ def moment(database: Database, project: str, *, seq: int | None, time: int | Non
         NotFound: The log ends before that event.
     """
     past = database if isinstance(database, PastDatabase) else None
-    root = database if past is None else past.parent
-    if past is not None:
-        with past.read() as connection:
-            known = connection.execute(_ID_OF, (project,)).fetchone()
-    with root.read(alone=True) as connection:
+    # Of a view of the past: by the names of then, and in a log of which it may have a part only.
+    with database.read(alone=past is None) as connection:
+        known = connection.execute(_ID_OF, (project,)).get
         last = connection.execute(_LAST).get if past is None else past.moment.seq
-        if past is None:
-            known = connection.execute(_ID_OF, (project,)).fetchone()
+    root = database if past is None else past.parent
+    with root.read(alone=True) as connection:
         if time is not None:
-            row = connection.execute(_LAST_UNTIL, (time, last)).fetchone()
-            seq = 0 if row is None else row[0]
+            seq = connection.execute(_LAST_UNTIL, (time, last)).get or 0
         assert seq is not None  # one of the two is given
         if seq > last:
             raise NotFound(f"There is no event {shown(seq)}", why=f"The log ends at event {last}")
-        row = connection.execute(_TIME_OF, (seq,)).fetchone()
-        at = row[0] if row is not None else time or 0
-        name = project
-        if known is not None:
-            names = connection.execute(_NAME_THEN, (known[0], seq))
-            name = next((found for (found,) in names if found is not None), project)
-        return Moment(seq, at, None if known is None else known[0], name, seq > limits.AT_EVENTS)
+        at = connection.execute(_TIME_OF, (seq,)).get
+        name = _named_then(connection, known, seq) or project
+    return Moment(seq, (time or 0) if at is None else at, known, name, seq > limits.AT_EVENTS)
+
+
+def _named_then(connection: Connection, project: int | None, seq: int) -> str | None:
+    """What a project was called at an event; None before its creation."""
+    names = connection.execute(_NAME_THEN, (project, seq))
+    return next((str(found) for (found,) in names if found is not None), None)
 
 
 class PastPool(Pool):

@@ -95,8 +95,8 @@ def shortened(value: Json, most: int) -> Json:
     return value if len(text) <= most else text[: most - 1] + "…"
 
 
-def each(change: FieldChange, make: Callable[[Json], Json]) -> FieldChange:
-    """The same change with both values made anew."""
+def converted(change: FieldChange, make: Callable[[Json], Json]) -> FieldChange:
+    """The same change with what a function makes of each of its two values."""
     return FieldChange(change.name, make(change.before), make(change.after), change.known)
 
 

@@ -14,7 +14,7 @@ from agentmem.log.canonical import canonical
 from agentmem.log.kinds import Kinds
 from agentmem.log.ledger import COLUMNS, decode
 from agentmem.past.event_kinds import RESTATED, undoes
-from agentmem.past.fields import FieldChange, differences, each, label, origins, shortened
+from agentmem.past.fields import FieldChange, converted, differences, label, origins, shortened
 from agentmem.past.folding import Scratch, State, events_of
 from agentmem.records import tree, validate
 from agentmem.records.base import Source, View
@@ -303,6 +303,6 @@ def _change(event: Event, before: State | None, after: State | None, undone_by: 
     return Change(
         event.seq, event.at, event.kind, event.record, event.type,
         None if called is None else called[:_LABEL_CHARS],
-        tuple(each(part, lambda value: shortened(value, VALUE_CHARS)) for part in parts),
+        tuple(converted(part, lambda value: shortened(value, VALUE_CHARS)) for part in parts),
         event.author, event.run, event.task, event.origin, trust, event.request, erased, undoes(event), undone_by,
     )  # fmt: skip

@@ -22,6 +22,13 @@ SELECT other.id, own.id, other.type, other.key FROM entity AS other
 JOIN entity AS own ON own.project = ?2 AND own.type = other.type AND own.key = other.key
 WHERE other.project = ?1 AND other.key IS NOT NULL ORDER BY other.id
 """
+_TAKEN: Final = "SELECT 1 FROM entity WHERE project IN (?, ?) AND type = ? AND key = ?"
+_LEASED: Final = """
+SELECT record FROM lease WHERE record IN (
+    SELECT id FROM note WHERE project = ?1 UNION SELECT id FROM entity WHERE project = ?1
+    UNION SELECT item.id FROM item JOIN note ON note.id = item.note WHERE note.project = ?1
+)
+"""
 
 
 def merge(unit: Unit, name: str, collisions: Policy) -> Merged:
@@ -49,14 +56,6 @@ def merge(unit: Unit, name: str, collisions: Policy) -> Merged:
     unit.append("project.merged", {"into": target}, record=source, project=target)
     notice = f"go on in this project: a write under {shown(name)} begins a new one"
     return Merged(tuple(moved), changed=len(moved), notices=(notice,), collisions=tuple(met), transit=unit.transit)
-
-
-_LEASED: Final = """
-SELECT record FROM lease WHERE record IN (
-    SELECT id FROM note WHERE project = ?1 UNION SELECT id FROM entity WHERE project = ?1
-    UNION SELECT item.id FROM item JOIN note ON note.id = item.note WHERE note.project = ?1
-)
-"""
 
 
 class _Moving:
@@ -174,6 +173,3 @@ class _Moving:
             if there is None and ends[0] != ends[1]:
                 made = {"dst": ends[1], "kind": kind, "author": author, "run": run, "origin": origin}
                 self._append("entity.linked", made, ends[0])
-
-
-_TAKEN: Final = "SELECT 1 FROM entity WHERE project IN (?, ?) AND type = ? AND key = ?"

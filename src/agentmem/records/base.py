@@ -6,7 +6,7 @@ one write transaction; a reading in a `View`, one read transaction.
 
 from __future__ import annotations
 
-import datetime as _datetime
+import datetime
 import hashlib
 import hmac
 import secrets
@@ -21,8 +21,8 @@ from attrs import evolve, frozen
 from agentmem import limits
 from agentmem.engine.stays import Held
 from agentmem.engine.transactions import ReadBlock
-from agentmem.errors import Corrupt, InvalidInput, RequestMismatch, shown
-from agentmem.log.canonical import canonical, plain
+from agentmem.errors import Corrupt, RequestMismatch, shown
+from agentmem.log.canonical import canonical, plain, surrogate
 from agentmem.log.ledger import Ledger, Transaction
 from agentmem.records import cleaning, validate
 from agentmem.records.credentials import Policy, screened
@@ -116,13 +116,6 @@ class Binding:
         return Reading(self)
 
 
-def _surrogate(error: UnicodeEncodeError) -> InvalidInput:
-    """Half of a surrogate pair is no text, and SQLite takes none."""
-    return InvalidInput(
-        "A text contains half of a surrogate pair", why=f"Code unit {error.object[error.start]!a} stands alone"
-    )
-
-
 class Source:
     """What can be asked by SQL: the unit of a command, or a reading."""
 
@@ -148,14 +141,14 @@ class Source:
         try:
             return self.connection.execute(sql, values).fetchone()
         except UnicodeEncodeError as error:
-            raise _surrogate(error) from None
+            raise surrogate(error) from None
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """All rows of a query."""
         try:
             return self.connection.execute(sql, values).fetchall()
         except UnicodeEncodeError as error:
-            raise _surrogate(error) from None
+            raise surrogate(error) from None
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row:
         """The row of a query that has one in every sound file; of a record its id is the first value.
@@ -365,7 +358,7 @@ def _asked(value: Any, depth: int = 0) -> Any:
         return sorted((_asked(part, depth + 1) for part in value), key=canonical)
     if isinstance(value, (list, tuple)):
         return [_asked(part, depth + 1) for part in value]
-    if isinstance(value, (_datetime.datetime, _datetime.date)):
+    if isinstance(value, (datetime.datetime, datetime.date)):
         return value.isoformat()
     if hasattr(value, "__attrs_attrs__"):
         return {field.name: _asked(getattr(value, field.name), depth + 1) for field in value.__attrs_attrs__}

@@ -40,6 +40,8 @@ class ClaimVerbs(Facade):
 
         Raises:
             Held: One is held by another run; names holder and expiry.
+            NotFound: One of them is not there.
+            InvalidInput: A record of another type, or neither or both ways to name them.
         """
         lasting = claims.seconds_of(seconds)
 

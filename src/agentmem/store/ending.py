@@ -35,13 +35,17 @@ class EndingVerbs(Facade):
             request_id: Makes a retry safe.
 
         Returns:
-            The events taken back and those that did it. Of a run or request, claims and what was purged are passed over.
+            The events taken back and those that did it. Of a run or request are passed over: claims, what was purged, and
+            what was taken back already.
 
         Raises:
             UndoBlocked: A field was changed since, or something stands on what would go; `events` of it names the events
                 to undo first.
             InvalidInput: A kind of event that is never undone: a purge, a claim.
             NotFound: No such event, or the run or request wrote nothing.
+            Conflict: An event that was named was taken back already.
+            Held: One of the records is claimed by another run.
+            LimitExceeded: The run or request wrote more than `limits.UNDO_EVENTS` events.
         """
         validate.flag(dry_run, "dry_run")
         from agentmem.past import undo
@@ -79,6 +83,7 @@ class EndingVerbs(Facade):
             Held: One of the records, or one that points at them, is claimed by another run.
             NotFound: There is none, or it was purged already.
             Conflict: Inside a transaction.
+            InvalidInput: Not named in one way, or a project by its number; or the actor's origin is untrusted.
         """
         validate.flag(dry_run, "dry_run")
         from agentmem.past import purge
@@ -110,6 +115,7 @@ class EndingVerbs(Facade):
             Held: The record is claimed by another run.
             NotFound: There is none, or it was purged.
             Conflict: Inside a transaction.
+            InvalidInput: `attr` or `check` of something that is no entity, or both; or the actor's origin is untrusted.
         """
         validate.flag(dry_run, "dry_run")
         from agentmem.past import purge

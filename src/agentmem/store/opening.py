@@ -1,4 +1,4 @@
-"""The store: one open file, and every verb on it."""
+"""Opening a store, and views of it: by project, by actor, within a transaction."""
 
 from __future__ import annotations
 
@@ -109,6 +109,8 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
             NetworkFileSystem: SQLite's WAL is unsafe there.
             CipherMissing: Plain `apsw` shadows the build with encryption.
             Busy: Another process holds the file.
+            ReadOnly: It cannot be written to, or not be read where it lies.
+            StoreReplaced: This process still has the file open that was at the path before.
             InvalidInput: An option is not acceptable.
         """
         for name, option in (("create", create), ("read_only", read_only), ("encrypted", encrypted)):

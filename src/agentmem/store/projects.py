@@ -50,6 +50,11 @@ class ProjectVerbs(Projects):
             name: The project, named even if it is the view's own.
             dry_run: Only say what would go.
             request_id: Makes a retry safe.
+
+        Raises:
+            Held: A record of it, or one that points into it, is claimed by another run.
+            NotFound: There is no such project.
+            Conflict: Inside a transaction.
         """
         validate.flag(dry_run, "dry_run")
         from agentmem.past import purge

@@ -329,7 +329,7 @@ def test_a_removed_item_and_a_former_key_still_name_their_record(store: Store) -
             store.history(wrong)
 
 
-@pytest.mark.parametrize("ref", [10**6, "#99", "1.1", "nobody:here"])
+@pytest.mark.parametrize("ref", [10**6, "#99", "1.1", "9999999999999999999.1", "nobody:here"])
 def test_a_record_that_never_was_has_no_history(store: Store, ref: int | str) -> None:
     """There is no empty history of what never was."""
     store.notes.add("fact", "one")

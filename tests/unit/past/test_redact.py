@@ -242,3 +242,16 @@ def test_a_redaction_names_other_records_with_the_erased_text(store: Store) -> N
     store.notes.update(note, title="It is known")
     planned = store.redact(note, dry_run=True)
     assert planned.also_found_in == store.redact(note).also_found_in == (also.id,)
+
+
+def test_a_redaction_after_a_claim_leaves_the_summary_above_fresh(store: Store) -> None:
+    """TRAPS 17: it changes nothing of what was summed up, and neither do claims, by whichever event they end."""
+    goal = store.notes.add("goal", "Goal")
+    item = store.checklists.add(goal, "the first text").ids[0]
+    store.checklists.edit(item, "the second text")
+    summary = store.summarize(goal, result="r").id
+    store.claim(item)
+    store.release(item)
+    store.redact(item)
+    assert not store.get(summary).stale
+    assert store.verify(replay=True).problems == ()

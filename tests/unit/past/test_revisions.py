@@ -200,7 +200,10 @@ def test_diff_is_by_default_with_the_present(store: Store) -> None:
     found = store.diff(note, note.id)
     assert found.fields == (FieldChange("title", "one", "two"), FieldChange("tags", [], ["a"]))
     assert (found.before, found.after) == (note.id, note.id + 1)
-    assert store.diff(note, note.id, note.id).fields == ()
+    assert "2 fields differ" in found.text
+    same = store.diff(note, note.id, note.id)
+    assert same.fields == ()
+    assert "0 fields differ" in same.text
 
 
 def test_diff_backwards_swaps_the_sides(store: Store) -> None:
@@ -208,6 +211,7 @@ def test_diff_backwards_swaps_the_sides(store: Store) -> None:
     note = store.notes.add("fact", "one")
     changed = store.notes.update(note, title="two")
     assert differing(store, note, changed.revision, note.id) == {"title": ("two", "one")}
+    assert "1 field differs" in store.diff(note, changed.revision, note.id).text
 
 
 def test_numbers_and_truth_values_are_told_apart(store: Store) -> None:

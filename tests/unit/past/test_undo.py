@@ -280,6 +280,20 @@ def test_a_run_is_undone_where_its_own_undo_was_taken_back(store: Store) -> None
     assert store.notes.get(note).title == "One"
 
 
+def test_a_run_that_put_back_what_another_had_undone_is_undone(store: Store) -> None:
+    """Its redo goes, and with it the change: the other's undo is in force again and does not stand in the way."""
+    note = store.notes.add("fact", "One")
+    run = store.acting(run="r7")
+    changed = run.notes.update(note, title="Two").revision
+    (event,) = store.undo(changed).events
+    (redone,) = run.undo(event).events
+    assert store.notes.get(note).title == "Two"
+    done = store.undo(run="r7")
+    assert (done.undone, done.passed_over) == ((redone,), (changed,))
+    assert store.notes.get(note).title == "One"
+    assert store.verify(replay=True).problems == ()
+
+
 def test_a_repeated_undo_writes_nothing_again(store: Store) -> None:
     """Under one request id it is done once."""
     note = store.notes.add("fact", "One")
