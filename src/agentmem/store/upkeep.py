@@ -271,7 +271,9 @@ class UpkeepVerbs(Facade):
         from agentmem.upkeep.salvage import salvage
 
         rest = None if remainder is None else validate.path(remainder, "remainder")
-        return salvage(validate.path(path), validate.path(to, "to"), key=key, new_key=new_key, remainder=rest, head=head)
+        return salvage(
+            validate.path(path), validate.path(to, "to"), key=key, new_key=new_key, remainder=rest, head=head
+        )
 
     @classmethod
     def doctor(cls, path: str | os.PathLike[str], *, key: Key | None = None, repair: bool = False) -> Diagnosis:

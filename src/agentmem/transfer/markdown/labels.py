@@ -155,7 +155,8 @@ def untold(text: str, title: str, status: str, why: str) -> str:
 def _is_told(label: str, value: str, title: str, status: str, why: str) -> bool:
     if label in _OUTCOMES:
         return outcome_of_word(value) == status and (is_status_word(value) or bool(_OUTCOME_WORD.fullmatch(value)))
-    return bool(norm(value)) and (norm(value) == norm(why) or (label not in _REASONS and norm(value) == norm(title)))
+    # A label that is a word of its own, such as the name of a column, says something beside the reason after it.
+    return bool(norm(value)) and norm(value) == norm(why if label in _REASONS else title)
 
 
 def is_reason_label(text: str) -> bool:
