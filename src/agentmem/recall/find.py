@@ -225,13 +225,13 @@ def _filter(
     if under is not None:
         found, of = identify(view, under)
         if of != "note":
-            raise InvalidInput(f"#{found} is a {of}", why="under= takes a note")
+            raise InvalidInput(f"#{found} is of type {of}", why="under= takes a note")
         conditions.append(f"coalesce(note.id, owner.id) IN ({tree.BENEATH.replace('?1', '?')} SELECT id FROM beneath)")
         values.append(found)
     if about is not None:
         found, of = identify(view, about)
         if of != "entity":
-            raise InvalidInput(f"#{found} is a {of}", why="about= takes an entity")
+            raise InvalidInput(f"#{found} is of type {of}", why="about= takes an entity")
         conditions.append("coalesce(note.entity, owner.entity, entity.id) = ?")
         values.append(found)
     if tag is not None:

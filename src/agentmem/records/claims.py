@@ -101,7 +101,7 @@ def claimable(source: Source, refs: Iterable[Ref]) -> list[int]:
     for ref in refs:
         record, kind = identify(source, ref)
         if kind not in _CLAIMABLE:
-            raise InvalidInput(f"#{record} is a {kind}", why="Claimed are notes, entities and checklist items")
+            raise InvalidInput(f"#{record} is of type {kind}", why="Claimed are notes, entities and checklist items")
         found.append(record)
     return found
 

@@ -28,10 +28,10 @@ def confirm(
     found, of = identify(unit, ref)
     if of in _LIFTED:
         if not (isinstance(confidence, Unset) and isinstance(basis, Unset)):
-            raise InvalidInput(f"#{found} is a {of}", why="confidence= and basis= are of notes here")
+            raise InvalidInput(f"#{found} is of type {of}", why="confidence= and basis= are of notes here")
         return _lift(unit, found, of, expected)
     if of != "note":
-        raise InvalidInput(f"#{found} is a {of}, of which there is nothing to confirm")
+        raise InvalidInput(f"#{found} is of type {of}, of which there is nothing to confirm")
     claims.guard(unit, found)
     note = note_rows.load(unit, found)
     expect(note.revision, expected, found)

@@ -121,7 +121,7 @@ def _ends(unit: Unit, src: Ref, kind: str, dst: Ref) -> tuple[int, int, str]:
     (source, source_type), (target, target_type) = identify(unit, src), identify(unit, dst)
     if source_type != target_type or source_type not in ("note", "entity"):
         raise InvalidInput(
-            f"#{source} is a {source_type}, #{target} a {target_type}",
+            f"#{source} is of type {source_type}, #{target} of type {target_type}",
             why="A link joins two notes or two entities",
             next="To attach a note to an entity give about=" if "note" in (source_type, target_type) else "",
         )

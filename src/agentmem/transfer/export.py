@@ -289,7 +289,7 @@ def _chosen(view: View, under: Ref | None, project: str | None) -> _Chosen:
         roots = (start[0],)
         if start[1] not in ("note", "entity"):
             raise InvalidInput(
-                f"#{start[0]} is a {start[1]}",
+                f"#{start[0]} is of type {start[1]}",
                 why="Exported are notes and entities, with all beneath them and what belongs to them",
                 next="Name the note it belongs to, or a project",
             )

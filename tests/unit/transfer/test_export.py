@@ -212,7 +212,7 @@ def test_what_to_export_is_named_in_one_way_and_is_there(store: Store, tmp_path:
         store.export(tmp_path / "a", project="nobody")
     with pytest.raises(NotFound):
         store.export(tmp_path / "a", under=999)
-    with pytest.raises(InvalidInput, match="is a item"):
+    with pytest.raises(InvalidInput, match="is of type item"):
         store.export(tmp_path / "a", under=f"{goal}.1")
     assert not (tmp_path / "a").exists()
 
