@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentmem import Conflict, Held, NotFound, Scope, Store
+from agentmem import Conflict, Held, LimitExceeded, NotFound, Scope, Store
+from agentmem.limits import ATTRS_PER_ENTITY
 from agentmem.types import Merged
 
 
@@ -136,3 +137,13 @@ def test_deleting_a_project_leaves_nothing_of_it(store: Store, other: Store) -> 
     assert store.find("Old goal", project="*").hits == ()
     assert store.entities.get("host:a").attrs == {"os": "linux", "port": 1}
     assert store.verify(replay=True).problems == ()
+
+
+def test_entities_are_not_united_beyond_what_one_may_have(store: Store) -> None:
+    """The merge is refused whole, and says how to have both."""
+    store.entities.put("host", "a", attrs={f"n{number}": 1 for number in range(ATTRS_PER_ENTITY)})
+    store.in_project("old").entities.put("host", "a", attrs={"other": 1})
+    head = store.log.head()
+    with pytest.raises(LimitExceeded, match="keep_both"):
+        store.projects.merge("old", collisions="merge")
+    assert store.log.head() == head

@@ -10,6 +10,7 @@ from agentmem.past.folding import events_of
 from agentmem.records import tree
 from agentmem.records.base import Source, Unit
 from agentmem.records.links import reaches
+from agentmem.records.whole import POINTS
 from agentmem.types import Event
 
 # Records that stand on one of a type: their own ids, with the fields by which they do.
@@ -34,15 +35,6 @@ _STANDS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ),
 }
 _NAMED: Final = 20
-# Fields that name another record, and its type.
-_POINTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "note": {"parent": "note", "entity": "entity", "project": "project"},
-    "entity": {"parent": "entity", "project": "project"},
-    "item": {"note": "note"},
-    "summary": {"note": "note"},
-    "checkpoint": {"task": "note", "project": "project"},
-    "checks": {"project": "project"},
-}
 # What only one record may have at a time.
 _ALONE: Final[Mapping[str, tuple[str, ...]]] = {
     "entity": ("project", "type", "key"),
@@ -104,7 +96,7 @@ def restoring(unit: Unit, event: Event, payload: Mapping[str, Any]) -> None:
 
 def _there(unit: Unit, event: Event, values: Mapping[str, Any], points: Mapping[str, str] | None = None) -> None:
     """Refuse values that name a record which is gone."""
-    for name, of in (_POINTS.get(event.type, {}) if points is None else points).items():
+    for name, of in (POINTS.get(event.type, {}) if points is None else points).items():
         target = values.get(name)
         if target is None or unit.row(f"SELECT 1 FROM {of} WHERE id = ?", (target,)) is not None:
             continue

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 from agentmem.errors import Conflict, shown
 from agentmem.limits import KEY_CHARS
 from agentmem.log.canonical import plain
-from agentmem.records import claims, validate
+from agentmem.records import claims, entity_rows, entity_writes, validate
 from agentmem.records.base import Unit
 from agentmem.records.projects import project_named
 from agentmem.types import Collision, Merged, Origin
@@ -132,8 +132,7 @@ class _Moving:
         unit = self._unit
         mine, my_origin = unit.one("SELECT attrs, origin FROM entity WHERE id = ?", (own,))
         theirs, their_origin = unit.one("SELECT attrs, origin FROM entity WHERE id = ?", (other,))
-        lacking = {name: value for name, value in plain(theirs).items() if name not in plain(mine)}
-        if lacking:
+        if lacking := entity_writes.lacking(own, mine, theirs):
             least: Origin = validate.less_trusted(my_origin, their_origin)
             changed: dict[str, Any] = {"attrs": lacking}
             if least != my_origin:
@@ -152,15 +151,7 @@ class _Moving:
         FROM mark AS theirs LEFT JOIN mark AS mine ON mine.entity = ? AND mine.name = theirs.name
         WHERE theirs.entity = ? AND (mine.at IS NULL OR mine.at < theirs.at)
         """
-        found: dict[str, Any] = {}
-        for name, result, value, detail, at, author, run, origin in self._unit.rows(sql, (own, other)):
-            mark = {"result": result, "at": at, "author": author, "run": run, "origin": origin}
-            if value is not None:
-                mark["value"] = plain(value)
-            if detail is not None:
-                mark["detail"] = detail
-            found[name] = mark
-        return found
+        return {name: entity_rows.mark_again(*mark) for name, *mark in self._unit.rows(sql, (own, other))}
 
     def _links(self, other: int, own: int) -> None:
         rows = self._unit.rows(

@@ -7,7 +7,7 @@ from the newest to the oldest, so that none of them blocks another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, Final
 
 from agentmem import limits
@@ -19,7 +19,7 @@ from agentmem.past.event_kinds import CREATIONS, FORGOTTEN, REMOVALS, RESTATED, 
 from agentmem.past.folding import Scratch, State, events_of
 from agentmem.past.footprint import EXISTENCE, Field, as_set, fields_set, meets
 from agentmem.past.revisions import states
-from agentmem.records import claims, validate
+from agentmem.records import claims, entity_rows, validate
 from agentmem.records.base import Binding, Unit
 from agentmem.records.standing import project_of
 from agentmem.types import UNTRUSTED, Event, Undone
@@ -340,19 +340,18 @@ def _set_back(event: Event, before: State) -> tuple[str, dict[str, Any]]:
 def _mark_back(event: Event, before: State) -> tuple[str, dict[str, Any]]:
     payload = event.payload or {}
     names = [*payload.get("marks", ()), *payload.get("removed", ()), *payload.get("names", ())]
-    marks = {name: dict(_marked(before.marks[name])) for name in names if name in before.marks}
+    marks = {name: _marked(before.marks[name]) for name in names if name in before.marks}
     made: dict[str, Any] = {"marks": marks}
     if gone := [name for name in names if name not in before.marks]:
         made["removed"] = gone
     return "entity.marked", made
 
 
-def _marked(mark: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name in ("result", "detail", "at", "author", "run", "origin"):
-        if name in ("at", "author", "run", "origin") or mark[name] is not None:
-            yield name, mark[name]
-    if mark["value"] is not None:
-        yield "value", plain(mark["value"])
+def _marked(mark: Mapping[str, Any]) -> dict[str, Any]:
+    return entity_rows.mark_again(*(mark[name] for name in _MARK))
+
+
+_MARK: Final = ("result", "value", "detail", "at", "author", "run", "origin")
 
 
 def _link_back(event: Event, before: State) -> tuple[str, dict[str, Any]]:

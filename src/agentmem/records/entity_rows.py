@@ -49,6 +49,25 @@ def mark(row: Row) -> Mark:
     return Mark(*fields)
 
 
+def mark_again(result: str, value: str | None, detail: str | None, at: int, *whose: str | None) -> dict[str, Any]:
+    """A mark as an event states it once more: with its own time, author, run and origin (`whose`), not those of the event.
+
+    Args:
+        result: What the check gave.
+        value: Canonical JSON.
+        detail: One line.
+        at: When it was marked.
+        whose: Author, run and origin.
+    """
+    author, run, origin = whose
+    found: dict[str, Any] = {"result": result, "at": at, "author": author, "run": run, "origin": origin}
+    if value is not None:
+        found["value"] = plain(value)
+    if detail is not None:
+        found["detail"] = detail
+    return found
+
+
 def expected(row: Row) -> ExpectedChecks:
     """The declaration of a row of `CHECKS_COLUMNS`; an empty filter is none."""
     return ExpectedChecks(row[0], row[1], row[2], row[3] or None, tuple(plain(row[4])), row[5], row[6])

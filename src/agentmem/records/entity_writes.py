@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from agentmem import limits
 from agentmem.errors import Conflict, InvalidInput, LimitExceeded, shown
-from agentmem.log.canonical import canonical
+from agentmem.log.canonical import canonical, plain
 from agentmem.records import claims, entity_rows, tree, validate
 from agentmem.records.base import Unit
 from agentmem.records.note_writes import expect
@@ -140,6 +140,30 @@ def _sized(attrs: dict[str, Json]) -> dict[str, Json]:
             next="Put text into a note about the entity",
         )
     return attrs
+
+
+def lacking(record: int, mine: str, theirs: str) -> dict[str, Json]:
+    """The attributes that an entity would get from another that becomes one with it.
+
+    Args:
+        record: The entity that stays.
+        mine: Its attributes, as canonical JSON.
+        theirs: Those of the other.
+
+    Raises:
+        LimitExceeded: It would have more than one may have.
+    """
+    now = plain(mine)
+    found = {name: value for name, value in plain(theirs).items() if name not in now}
+    try:
+        _sized({**now, **found})
+    except LimitExceeded as error:
+        raise LimitExceeded(
+            f"Entity #{record} would have more attributes than one may have",
+            why=error.what,
+            next="Say collisions='keep_both'",
+        ) from None
+    return found
 
 
 def _parent(unit: Unit, ref: Ref, project: int, child: int | None) -> int:

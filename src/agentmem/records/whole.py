@@ -36,6 +36,16 @@ STATE: Final[Mapping[str, tuple[str, ...]]] = {
     "checks": ("project", "type", "filter", "names", "origin"),
     "project": ("name", "created_at"),
 }  # fmt: skip
+# Fields of a payload, of what it sets, and of a state that name another record: that record's type.
+POINTS: Final[Mapping[str, Mapping[str, RecordType]]] = {
+    "note": {"parent": "note", "entity": "entity", "project": "project"},
+    "entity": {"parent": "entity", "project": "project"},
+    "item": {"note": "note"},
+    "summary": {"note": "note"},
+    "checkpoint": {"task": "note", "project": "project"},
+    "checks": {"project": "project"},
+    "project": {},
+}
 _UNREVISED: Final = frozenset(("checkpoint",))
 # Columns that say which event came last, set to the event where the state does not say otherwise.
 _LATEST: Final = ("changed", "touched")

@@ -6,7 +6,7 @@ at too, its payload must be one that a command writes (`shapes`), and no note or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Final, get_args
 
@@ -16,22 +16,13 @@ from agentmem.errors import Corrupt, InvalidInput
 from agentmem.log import blobs, replay
 from agentmem.log.kinds import EventKind
 from agentmem.records.kinds import KINDS
+from agentmem.records.whole import POINTS
 from agentmem.transfer import shapes
 from agentmem.transfer.jsonlines import Entry, What, damaged
 from agentmem.types import Event, RecordType
 
-__all__ = ["POINTS", "Proof", "Rehearsal", "apply", "decoded", "pointing", "texts_keep"]
+__all__ = ["Proof", "Rehearsal", "apply", "decoded", "pointing", "texts_keep"]
 
-# Fields of a payload, of what it sets, and of a state that name another record: that record's type.
-POINTS: Final[Mapping[str, Mapping[str, RecordType]]] = {
-    "note": {"parent": "note", "entity": "entity", "project": "project"},
-    "entity": {"parent": "entity", "project": "project"},
-    "item": {"note": "note"},
-    "summary": {"note": "note"},
-    "checkpoint": {"task": "note", "project": "project"},
-    "checks": {"project": "project"},
-    "project": {},
-}
 _TYPES: Final[tuple[str, ...]] = get_args(RecordType)
 _ABOVE: Final = """
 WITH RECURSIVE above (id, level) AS (

@@ -14,7 +14,7 @@ from typing import Any, Final
 from agentmem.log.canonical import plain
 from agentmem.past.footprint import as_set
 from agentmem.records import validate
-from agentmem.transfer.proof import POINTS
+from agentmem.records.whole import POINTS
 from agentmem.types import UNTRUSTED, Event, Origin, RecordType
 
 __all__ = ["Renumbering", "changes", "creation"]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentmem.errors import LimitExceeded
-from agentmem.limits import ATTRS_BYTES, ATTRS_PER_ENTITY
-from agentmem.log.canonical import canonical, plain
-from agentmem.records import claims, validate
+from agentmem.log.canonical import plain
+from agentmem.records import claims, entity_rows, entity_writes, validate
 from agentmem.records.base import Source, Unit
 from agentmem.transfer.renumber import Renumbering
 from agentmem.types import RecordType
@@ -56,15 +54,7 @@ class _Uniting:
         """Add the attributes that an entity lacks, and the marks that are newer."""
         mine, my_origin = self._unit.one("SELECT attrs, origin FROM entity WHERE id = ?", (here,))
         theirs, their_origin = self._file.one("SELECT attrs, origin FROM entity WHERE id = ?", (record,))
-        attrs = plain(mine)
-        lacking = {name: value for name, value in plain(theirs).items() if name not in attrs}
-        if lacking:
-            both = {**attrs, **lacking}
-            if len(both) > ATTRS_PER_ENTITY or len(canonical(both).encode()) > ATTRS_BYTES:
-                raise LimitExceeded(
-                    f"Entity #{here} would have more attributes than one may have",
-                    next="Import with collisions='keep_both'",
-                )
+        if lacking := entity_writes.lacking(here, mine, theirs):
             changed: dict[str, Any] = {"attrs": lacking}
             least = validate.less_trusted(my_origin, self._numbers.origin(their_origin))
             if least != my_origin:
@@ -82,12 +72,8 @@ class _Uniting:
             there = now.get(name)
             if there is not None and (there[0] >= at or there[1:] == (result, value, detail)):
                 continue
-            mark = {"result": result, "at": at, "author": author, "run": run, "origin": self._numbers.origin(origin)}
-            if value is not None:
-                mark["value"] = plain(value)
-            if detail is not None:
-                mark["detail"] = detail
-            found[name] = mark
+            least = self._numbers.origin(origin)
+            found[name] = entity_rows.mark_again(result, value, detail, at, author, run, least)
         return found
 
     def checks(self, record: int, here: int) -> None:
