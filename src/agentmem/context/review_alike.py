@@ -15,7 +15,7 @@ from typing import Final
 
 from attrs import frozen
 
-from agentmem import text
+from agentmem import limits, text
 from agentmem.context import lines
 from agentmem.context.reach import as_json
 from agentmem.context.review_parts import Ask, Finding, Key, Pairs, Part, of_status
@@ -71,7 +71,7 @@ class _Entity:
 
 def duplicates(ask: Ask) -> Part:
     """Records much like an older one, the latest first."""
-    below = -int(ask.place[0]) if ask.place else 2**63 - 1
+    below = -int(ask.place[0]) if ask.place else limits.INT_MAX
     notes = _latest_notes(ask, below)
     entities, every = _entities(ask, below)
     latest = sorted([*notes, *([] if every else [one.id for one in entities])], reverse=True)

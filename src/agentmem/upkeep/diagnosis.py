@@ -61,7 +61,8 @@ class Diagnosis:
     Attributes:
         path: The file.
         findings: What was found, faults first; after a repair what is left.
-        examined: What was looked at to the end: `surroundings, key, pages, wal, structure, schema, chain, replay, index`.
+        examined: What was looked at to the end: `surroundings, key, pages, wal, structure, schema,
+            purge, chain, replay, index`.
         head: The end of the log, where the chain could be checked.
         repaired: What was made anew or taken away, one sentence each.
     """
@@ -74,7 +75,7 @@ class Diagnosis:
 
     @property
     def sound(self) -> bool:
-        """Whether everything was looked at and no fault was found."""
+        """Whether no fault was found in what was looked at."""
         return not any(finding.severity is Severity.FAULT for finding in self.findings)
 
     @property
