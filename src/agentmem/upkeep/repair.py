@@ -19,7 +19,6 @@ from agentmem.engine.files import beside, directory_fsync, io_failed, size_of, t
 from agentmem.engine.migrations import SCHEMA
 from agentmem.engine.schema import remove_set
 from agentmem.errors import AgentMemError, Busy, Corrupt, IoFailed, shown
-from agentmem.limits import INT_MAX
 from agentmem.log import blobs
 from agentmem.log.ledger import events
 from agentmem.records import indexed
