@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agentmem.errors import Conflict, InvalidInput, LimitExceeded, UndoBlocked
+from agentmem.past.event_kinds import REMOVALS
 from agentmem.past.folding import events_of
 from agentmem.records import tree
 from agentmem.records.base import Source, Unit
@@ -100,11 +101,13 @@ def _there(unit: Unit, event: Event, values: Mapping[str, Any], points: Mapping[
         target = values.get(name)
         if target is None or unit.row(f"SELECT 1 FROM {of} WHERE id = ?", (target,)) is not None:
             continue
-        row = unit.row("SELECT seq FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (target,))
+        row = unit.row("SELECT seq, kind FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (target,))
+        again = row is not None and row[1].endswith(REMOVALS)
         raise _refused(
             event,
             f"#{target} is no more",
             why=f"It was the record's {name}",
+            next=f"Undo event {row[0]} first, which took it away" if again and row is not None else "",
             events=() if row is None else (row[0],),
         )
 
@@ -151,8 +154,8 @@ def _entity_place(unit: Unit, event: Event, parent: int) -> None:
         raise _refused(event, why="It would put an entity beneath itself")
 
 
-def _refused(event: Event, what: str = "", *, why: str, events: tuple[int, ...] = ()) -> UndoBlocked:
+def _refused(event: Event, what: str = "", *, why: str, next: str = "", events: tuple[int, ...] = ()) -> UndoBlocked:
     end = f": {what}" if what else ""
     return UndoBlocked(
-        f"Event {event.seq} ({event.kind} #{event.record}) cannot be undone{end}", why=why, events=events
+        f"Event {event.seq} ({event.kind} #{event.record}) cannot be undone{end}", why=why, next=next, events=events
     )

@@ -28,9 +28,43 @@ def texts_of(events: Iterable[Event]) -> set[str]:
     return {text for event in events for text in _texts(event.payload)}
 
 
-def texts_in(state: Mapping[str, Any] | None) -> set[str]:
-    """The same of the whole state of a record."""
-    return set() if state is None else set(_texts(_spelled(state)))
+def texts_gone(
+    events: Iterable[Event], now: Mapping[str, Any] | None, *, attr: str | None, check: str | None
+) -> tuple[set[str], bool]:
+    """What a redaction takes away: the texts that these events have and that the same field of the record has no more.
+
+    Args:
+        events: Those to be erased.
+        now: The state of the record afterwards.
+        attr: Only of this attribute.
+        check: Only of this check.
+
+    Returns:
+        The texts, and whether another field of the record itself still holds one of them.
+    """
+    wanted = ("attrs", attr) if attr is not None else ("marks", check) if check is not None else ()
+    kept = set() if now is None else set(_places(_spelled(now), ()))
+    gone = set()
+    for event in events:
+        payload = event.payload or {}
+        given = {**payload, **payload.get("set", {}), **_spelled(payload.get("state", {}))}
+        for place, text in _places({name: given[name] for name in given if name not in ("set", "state")}, ()):
+            if place[: len(wanted)] == wanted and (place, text) not in kept:
+                gone.add(text)
+    return gone, any(text in whole for text in gone for _, whole in kept)
+
+
+def _places(value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The texts in a payload or state, each with the names that lead to it."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _places(part, (*place, name))
+    elif isinstance(value, list):
+        for part in value:
+            yield from _places(part, place)
+    else:
+        for text in _texts(value, place[-1] if place else ""):
+            yield place, text
 
 
 def also_found(source: Source, records: Iterable[int], texts: Set[str]) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from agentmem.errors import Conflict, InvalidInput, NotFound
 from agentmem.log.canonical import canonical, plain
 from agentmem.log.erase import erase
 from agentmem.past.closure import Closure, of_records, pointing
-from agentmem.past.elsewhere import also_found, texts_in, texts_of
+from agentmem.past.elsewhere import also_found, texts_gone, texts_of
 from agentmem.past.event_kinds import FORGOTTEN, REMOVALS, RESTATED, is_claim
 from agentmem.past.folding import events_of
 from agentmem.records import claims, cleaning, refs, validate, whole
@@ -36,6 +36,7 @@ _CLEANED_LAST: Final = ("free pages", "write-ahead log")
 SURVIVES: Final = (
     "headers of the events: kinds, times, labels of author and run, request ids",
     "copies made earlier: backups, exports, copies of the disk or of memory",
+    "the same words in other sentences: whole texts are looked for, so find the words yourself",
 )
 _WAIT_SECONDS: Final = 2.0  # for others to finish, before the cleaning of pages and WAL is left to the next writer
 
@@ -182,7 +183,7 @@ def _redaction_planned(
     return Receipt(
         (record,), changed=1, types={of: 1}, events=tuple(event.seq for event in erased),
         digests=tuple(event.digest.hex() for event in erased),
-        also_found_in=also_found(view, [record], texts_of(erased) - texts_in(now)), survives=SURVIVES, dry_run=True,
+        also_found_in=_still_found(view, record, erased, now, attr, check), survives=SURVIVES, dry_run=True,
         head=view.binding.ledger.head(),
     )  # fmt: skip
 
@@ -226,8 +227,7 @@ def _redact(unit: Unit, record: int, of: RecordType, seqs: list[int], attr: str 
     events = _events(unit, record)
     now = _redacted(whole.state(unit.connection, of, record), attr, check)
     chosen = set(seqs)
-    gone = texts_of(event for event in events if event.seq in chosen) - texts_in(now)
-    elsewhere = also_found(unit, [record], gone)
+    elsewhere = _still_found(unit, record, [event for event in events if event.seq in chosen], now, attr, check)
     if now is not None:
         payload: dict[str, Any] = {"state": now}
         if touched := _traces(unit, of, record, events, None):
@@ -249,6 +249,15 @@ def _redact(unit: Unit, record: int, of: RecordType, seqs: list[int], attr: str 
         digests=tuple(digest.hex() for _, digest in erased), also_found_in=elsewhere, cleaned=CLEANED, survives=SURVIVES,
         transit=unit.transit,
     )  # fmt: skip
+
+
+def _still_found(
+    source: Source, record: int, erased: list[Event], now: dict[str, Any] | None, attr: str | None, check: str | None
+) -> tuple[int, ...]:
+    """Records that hold what a redaction takes away; the record itself, where another field of it does."""
+    gone, here = texts_gone(erased, now, attr=attr, check=check)
+    found = also_found(source, [record], gone)
+    return tuple(sorted((record, *found))) if here else found
 
 
 def _redacted(state: dict[str, Any] | None, attr: str | None, check: str | None) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from the newest to the oldest, so that none of them blocks another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Final
 
 from agentmem import limits
@@ -39,17 +39,20 @@ def undo(
     request_id: str | None,
 ) -> Undone:
     """The command behind `store.undo`."""
-    if sum(each is not None for each in (given, request, run)) != 1:
-        raise InvalidInput("Name what to undo in one way", next="Give the seqs of events, or request=, or run=")
-    seqs = None if given is None else _seqs(given)
+    if given is None and request is None and run is None:
+        raise InvalidInput("Name what to undo", next="Give the seqs of events, or request=, or run=")
+    if request is not None and run is not None:
+        raise InvalidInput("request= and run= exclude each other", next="Give one of them")
+    seqs = [] if given is None else _seqs(given)
     if binding.actor.origin in UNTRUSTED:
         raise InvalidInput(f"Text from {binding.actor.origin} undoes nothing", next="Undo as a user or an agent")
 
     def command(unit: Unit) -> Undone:
-        if seqs is not None:
-            return _Undoing(unit, _events(unit, seqs), strict=True).done()
-        chosen = _written_under(unit, "request", request) if run is None else _written_under(unit, "run", run)
-        return _Undoing(unit, chosen, strict=False).done()
+        label = ("request", request) if run is None else ("run", run)
+        written = [] if label[1] is None else _written_under(unit, *label)
+        chosen = {event.seq: event for event in (*written, *_events(unit, seqs))}
+        ordered = [chosen[seq] for seq in sorted(chosen, reverse=True)]
+        return _Undoing(unit, ordered, named=frozenset(seqs)).done()
 
     if not dry_run:
         arguments = {"events": seqs, "request": request, "run": run}
@@ -103,13 +106,13 @@ class _Undoing:
     Args:
         unit: The transaction.
         chosen: The events to take back, the newest first.
-        strict: Each of them was named: one that cannot be undone is an error, not passed over.
+        named: Those that were named one by one: where one cannot be undone it is an error. Others are passed over then.
     """
 
-    def __init__(self, unit: Unit, chosen: list[Event], *, strict: bool) -> None:
+    def __init__(self, unit: Unit, chosen: list[Event], *, named: frozenset[int]) -> None:
         self._unit = unit
         self._kinds = unit.binding.ledger.kinds
-        self._strict = strict
+        self._named = named
         self._chosen = chosen
         self._of_record: dict[int, list[Event]] = {}
         self._before: dict[int, State | None] = {}
@@ -119,13 +122,14 @@ class _Undoing:
 
     def done(self) -> Undone:
         """Take them all back, or raise."""
-        paired = set() if self._strict else self._paired()
+        paired = self._paired()
         self._passed += sorted(paired, reverse=True)
         wanted = [event for event in self._chosen if event.seq not in paired and self._concerns(event)]
+        self._refuse_blocked(wanted, paired)
         self._load(wanted)
         for event in wanted:
             # Once more: a redo that was just taken back leaves an undo by somebody else in force.
-            if not self._strict and self._taken_back_by(event) is not None:
+            if event.seq not in self._named and self._taken_back_by(event) is not None:
                 self._passed.append(event.seq)
             else:
                 self._undo(event)
@@ -138,11 +142,16 @@ class _Undoing:
 
     def _paired(self) -> set[int]:
         """Events of a run or request that it took back itself, with what did so: neither has an effect left."""
-        chosen = {event.seq for event in self._chosen}
+        chosen = {event.seq for event in self._chosen} - self._named
         paired: set[int] = set()
         for event in self._chosen:
             target = undoes(event)
-            if target in chosen and event.seq not in paired and self._taken_back_by(event) is None:
+            if (
+                event.seq in chosen
+                and target in chosen
+                and event.seq not in paired
+                and self._taken_back_by(event) is None
+            ):
                 paired |= {event.seq, target}
         return paired
 
@@ -156,12 +165,12 @@ class _Undoing:
             why = "A purge cannot be undone"
         elif self._purged(event.record):
             why = f"#{event.record} was purged"
-        elif by is not None and not self._strict:
+        elif by is not None and event.seq not in self._named:
             self._passed.append(event.seq)
             return False
         if not why:
             return True
-        if self._strict:
+        if event.seq in self._named:
             raise InvalidInput(f"Event {event.seq} ({event.kind}) cannot be undone", why=why)
         self._passed.append(event.seq)
         return False
@@ -193,17 +202,39 @@ class _Undoing:
             for record, seqs in by_record.items():
                 self._before.update(states(self._unit, self._kinds, record, seqs, scratch=scratch))
 
-    def _undo(self, event: Event) -> None:
+    def _refuse_blocked(self, wanted: list[Event], paired: Set[int]) -> None:
+        """Find all that stands on these events, and what stands on that: undone together with them nothing does.
+
+        Raises:
+            UndoBlocked: Something does. Names every event that would have to go as well.
+        """
+        going = {event.seq for event in wanted} | paired
+        needed: dict[int, Event] = {}
+        queue = list(wanted)
+        while queue and len(needed) < _NEEDED:
+            for seq in self._blocking(queue.pop()):
+                if seq not in going and seq not in needed:
+                    (needed[seq],) = _events(self._unit, [seq])
+                    queue.append(needed[seq])
+        if needed:
+            raise _blocked(wanted, [needed[seq] for seq in sorted(needed)])
+
+    def _blocking(self, event: Event) -> list[int]:
+        """The events that stand on one."""
         touched = fields_set(event)
         blocking = self._later(event, touched)
         if touched is not None and EXISTENCE in touched and not event.kind.endswith(REMOVALS):
             blocking += on_record(self._unit, event.type, event.record)
+        return blocking
+
+    def _undo(self, event: Event) -> None:
+        blocking = self._blocking(event)
         if event.payload is None:
             raise UndoBlocked(
                 f"Event {event.seq} was erased", why="What it did is not known any more", events=(event.seq,)
             )
         if blocking:
-            raise _blocked(event, blocking)
+            raise _blocked([event], _events(self._unit, sorted(set(blocking))))
         before = self._before[event.seq]
         if before is not None and not before.known:
             raise UndoBlocked(
@@ -303,15 +334,26 @@ def _cancelled(later: Iterable[Event], before: int) -> set[int]:
     return cancelled
 
 
-def _blocked(event: Event, blocking: Iterable[int]) -> UndoBlocked:
-    events = tuple(sorted(set(blocking)))
-    named = ", ".join(map(str, events[:8])) + (f" and {len(events) - 8} more" if len(events) > 8 else "")
+def _blocked(wanted: Sequence[Event], blocking: Sequence[Event]) -> UndoBlocked:
+    what = f"Event {wanted[0].seq} ({wanted[0].kind} #{wanted[0].record})" if len(wanted) == 1 else "These events"
+    told = "; ".join(map(_told, blocking[:_TOLD]))
+    more = f"; and {len(blocking) - _TOLD} more" if len(blocking) > _TOLD else ""
     return UndoBlocked(
-        f"Event {event.seq} ({event.kind} #{event.record}) cannot be undone: later events stand on it",
-        why=f"They are {named}",
-        next="Undo these first, or with it",
-        events=events,
+        f"{what} cannot be undone: {len(blocking)} later event{'s' if len(blocking) > 1 else ''} would have to go as well",
+        why=told + more,
+        next="Undo them first, or name them together with these",
+        events=tuple(event.seq for event in blocking),
     )
+
+
+def _told(event: Event) -> str:
+    """An event in a few words: which, what it did to which record, and whose it is."""
+    whose = [f"{name} {shown(label)}" for name, label in (("by", event.author), ("run", event.run)) if label]
+    return " ".join((f"{event.seq} {event.kind} #{event.record}", *whose))
+
+
+_NEEDED: Final = 1000  # events that stand in the way, up to which they are looked for
+_TOLD: Final = 8
 
 
 def _set_back(event: Event, before: State) -> tuple[str, dict[str, Any]]:

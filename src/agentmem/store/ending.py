@@ -29,8 +29,8 @@ class EndingVerbs(Facade):
 
         Args:
             events: The seqs of one or of several events.
-            request: Instead: all events of the project that were written under this request id.
-            run: Instead: all events of the project that this run wrote.
+            request: All events of the project that were written under this request id.
+            run: Or all that this run wrote. Either may be given together with events.
             dry_run: Only say what it would do.
             request_id: Makes a retry safe.
 
@@ -39,8 +39,8 @@ class EndingVerbs(Facade):
             what was taken back already.
 
         Raises:
-            UndoBlocked: A field was changed since, or something stands on what would go; `events` of it names the events
-                to undo first.
+            UndoBlocked: A field was changed since, or something stands on what would go; `events` of it names all that
+                would have to be undone first, or together with it.
             InvalidInput: A kind of event that is never undone: a purge, a claim.
             NotFound: No such event, or the run or request wrote nothing.
             Conflict: An event that was named was taken back already.

@@ -314,3 +314,29 @@ def test_memos_of_words_are_emptied(opened: Callable[..., Store]) -> None:
     assert any(SECRET in words for memo in remembered for words in memo.values())
     store.forget([note, note.id + 1])
     assert not any(SECRET in words for memo in remembered for words in memo.values())
+
+
+def test_the_same_text_in_another_field_of_the_record_is_told(store: Store) -> None:
+    """A secret that stands in two places of one record is not gone by the redaction of one; others that have it are named."""
+    host = store.entities.put("host", "h1", attrs={"pw": "hunter-tango-9981"})
+    store.entities.mark("host", ["h1"], {"login": "pass"}, detail="hunter-tango-9981")
+    other = store.notes.add("fact", "log in with hunter-tango-9981")
+    for dry_run in (True, False):
+        receipt = store.redact(host, attr="pw", dry_run=dry_run)
+        assert receipt.also_found_in == (host.id, other.id)
+    assert store.redact(host, check="login").also_found_in == (other.id,)
+
+
+def test_the_body_that_still_has_an_earlier_title_is_told(store: Store) -> None:
+    """Though that text is no earlier one of the body."""
+    note = store.notes.add("fact", "hunter-tango-9981", body="hunter-tango-9981")
+    store.notes.update(note, title="A title")
+    assert store.redact(note).also_found_in == (note.id,)
+
+
+def test_what_a_record_keeps_is_not_looked_for_elsewhere(store: Store) -> None:
+    """Another record of the same title is no finding where the title was not what changed."""
+    store.notes.add("fact", "The same title here")
+    note = store.notes.add("fact", "The same title here", body="an earlier body")
+    store.notes.update(note, body="another body")
+    assert store.redact(note).also_found_in == ()

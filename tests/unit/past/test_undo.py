@@ -331,7 +331,7 @@ def test_a_purge_is_not_undone(store: Store) -> None:
     store.redact(note)
     with pytest.raises(InvalidInput, match="purge"):
         store.undo(last(store))
-    with pytest.raises(UndoBlocked, match="erased"):
+    with pytest.raises(UndoBlocked, match="have to go as well"):
         store.undo(changed)
     store.forget(note)
     for seq in (note.id, changed, last(store)):
@@ -385,7 +385,7 @@ def test_an_event_run_or_request_that_is_not_there_is_not_found(store: Store) ->
     with pytest.raises(NotFound, match="request"):
         store.undo(request="nothing")
     with pytest.raises(InvalidInput):
-        store.undo(1, run="r1")
+        store.undo(request="r", run="r1")
 
 
 def test_a_credential_in_the_past_does_not_stop_an_undo(store: Store, opened: Callable[..., Store]) -> None:
@@ -405,3 +405,37 @@ def test_an_undo_stales_the_summary_above(store: Store) -> None:
     assert not store.get(summary).stale
     store.undo(fact.id)
     assert store.get(summary).stale
+
+
+# All that stands in the way
+
+
+def test_a_blocked_undo_names_all_that_would_have_to_go(store: Store) -> None:
+    """Also what stands on that, with whose it is; named together, all goes at once."""
+    run = store.acting(run="bad")
+    note = store.notes.add("fact", "One")
+    run.notes.update(note, title="Two")
+    goal = run.notes.add("goal", "Made by the run")
+    renamed = store.acting(author="bob").notes.update(note, title="Three").revision
+    child = store.notes.add("step", "Beneath", parent=goal)
+    item = store.checklists.add(child, "one").ids[0]
+    with pytest.raises(UndoBlocked) as refused:
+        store.undo(run="bad")
+    assert refused.value.events == (renamed, child.id, item)
+    assert f"{renamed} note.changed #{note.id} by 'bob'" in str(refused.value)
+    done = store.undo(refused.value.events, run="bad")
+    assert set(refused.value.events) < set(done.undone)
+    assert store.notes.get(note).title == "One"
+    assert [one.title for one in store.notes.list()] == ["One"]
+    assert store.verify(replay=True).problems == ()
+
+
+def test_an_undo_that_needs_a_record_which_is_gone_says_how_to_have_it(store: Store) -> None:
+    """The event that took it away is named, to be undone first."""
+    step, other = store.notes.add("step", "Top"), store.notes.add("step", "Other")
+    moved = store.notes.move(store.notes.add("step", "Below", parent=other), parent=step).revision
+    (gone,) = store.undo(other.id).events
+    with pytest.raises(UndoBlocked, match=f"Undo event {gone} first"):
+        store.undo(moved)
+    store.undo(gone)
+    store.undo(moved)

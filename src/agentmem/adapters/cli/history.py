@@ -128,8 +128,8 @@ def diff(session: Session, store: Store, ref: str, before: int, after: int | Non
 
 @command("undo", store="write", verbs=("undo",))
 @click.argument("events", metavar="[SEQ]...", nargs=-1, type=int)
-@click.option("--of-request", metavar="ID", help="Instead: all that was written under this request id.")
-@click.option("--of-run", metavar="LABEL", help="Instead: all that this run wrote in the project.")
+@click.option("--of-request", metavar="ID", help="All that was written under this request id.")
+@click.option("--of-run", metavar="LABEL", help="All that this run wrote in the project.")
 @click.option("--dry-run", is_flag=True, help="Say what would be taken back, and write nothing.")
 @options.request_id
 def undo(
@@ -143,15 +143,18 @@ def undo(
 ) -> None:
     """Take events back by new ones that set each field to what it was.
 
-    An undo can be undone. It is refused where something later stands on what would go; the error names it. Claims
+    An undo can be undone. It is refused where something later stands on what would go; the error names all
+    of it: give these numbers as well to take them back together. Claims
     and purges are never undone. --run, as everywhere, says who takes back, not what.
 
     Examples:
       agentmem undo 57 58
       agentmem undo --of-run r7 --dry-run
     """
-    if sum((bool(events), of_request is not None, of_run is not None)) != 1:
-        raise click.UsageError("Name what to take back in one way: the numbers of events, --of-request or --of-run.")
+    if not events and of_request is None and of_run is None:
+        raise click.UsageError("Name what to take back: the numbers of events, --of-request or --of-run.")
+    if of_request is not None and of_run is not None:
+        raise click.UsageError("--of-request and --of-run exclude each other.")
     with working(session.out, "taking back"):
         done = store.undo(events or None, request=of_request, run=of_run, dry_run=dry_run, request_id=request_id)
     _undone(session, done, dry_run=dry_run)
