@@ -24,7 +24,20 @@ from agentmem.types import Head
 KEY = bytes(range(32))
 PROPERTY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ENDINGS = st.lists(
-    st.tuples(st.sampled_from(("undo", "redact", "redact_attr", "forget", "merge")), st.integers(0, 40)), max_size=4
+    st.tuples(
+        st.sampled_from(("undo", "redo", "redact", "redact_attr", "forget", "merge", "unmerge")), st.integers(0, 40)
+    ),
+    max_size=4,
+)
+# Also what comes in by a copy, and is taken back or brought again.
+ANY_ENDINGS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ("undo", "redo", "redact", "redact_attr", "forget", "merge", "unmerge", "copy", "uncopy", "recopy")
+        ),
+        st.integers(0, 40),
+    ),
+    max_size=6,
 )
 LOG_TABLES = (
     "event", "project", "note", "link", "entity", "mark", "checks", "item", "checkpoint", "summary", "copied", "blob",
@@ -57,12 +70,36 @@ def rows(store: Store, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return connection.execute(sql, values).fetchall()
 
 
-def fill(store: Store, commands: list[Command], endings: list[tuple[str, int]]) -> None:
+def aside(store: Store, number: int, collisions: Any, request: str | None = None) -> None:
+    """Write a little in another project, and merge that into the store's."""
+    key = ("alpha", "beta")[number % 2]
+    side = store.in_project("side")
+    side.entities.put("host", key, attrs={"os": "side", "side": number})
+    side.entities.mark("host", [key], {"tls": "error"})
+    side.entities.expect("host", ["side"])
+    side.notes.add("fact", "aside", about=f"host:{key}")
+    store.projects.merge("side", collisions=collisions, request_id=request)
+
+
+def copied_in(store: Store, directory: Path, number: int, how: str) -> None:
+    """Copy the store's project into another of the store, and take that back, or that too."""
+    path = directory / f"fill-{len(list(directory.iterdir()))}.jsonl"
+    store.export(path, project="acme")
+    done = store.in_project("elsewhere").import_(path, collisions=("merge", "keep_both")[number % 2])
+    if how != "copy" and done.request is not None:
+        undone = store.undo(request=done.request)
+        if how == "recopy":
+            store.undo(undone.events)
+
+
+def fill(
+    store: Store, commands: list[Command], endings: list[tuple[str, int]], directory: Path | None = None
+) -> None:
     """Write by random commands, then take back, redact and forget some of it."""
     views = [store.acting(author="ana", run="one"), store.acting(author="bob", run="two")]
     for number, command in enumerate(commands):
         attempt(views[number % 2], command, foreign=number % 7 == 6)
-    for how, number in endings:
+    for nth, (how, number) in enumerate(endings):
         last = store.log.head().seq
         if last == 0:
             return
@@ -71,16 +108,19 @@ def fill(store: Store, commands: list[Command], endings: list[tuple[str, int]]) 
             match how:
                 case "undo":
                     store.undo(seq)
+                case "redo":
+                    store.undo(store.undo(seq).events)
                 case "redact":
                     store.redact(seq)
                 case "redact_attr":
                     store.redact(seq, attr="port")
                 case "merge":
-                    side = views[0].in_project("side")
-                    side.entities.put("host", ("alpha", "beta")[number % 2], attrs={"os": "side", "side": number})
-                    side.entities.mark("host", [("alpha", "beta")[number % 2]], {"tls": "error"})
-                    side.notes.add("fact", "aside", about=f"host:{('alpha', 'beta')[number % 2]}")
-                    store.projects.merge("side", collisions=("merge", "keep_both")[number % 2])
+                    aside(views[0], number, ("merge", "keep_both")[number % 2])
+                case "unmerge":
+                    aside(views[0], number, ("keep_both", "merge", "merge")[number % 3], f"merge-{nth}")
+                    store.undo(request=f"merge-{nth}")
+                case "copy" | "uncopy" | "recopy" if directory is not None:
+                    copied_in(store, directory, number, how)
                 case _:
                     store.forget(seq)
     for number, command in enumerate(commands[:3]):
@@ -108,6 +148,27 @@ def test_a_log_comes_back_event_for_event_and_row_for_row(
             other.export(directory / "again.jsonl")
             lines = [(directory / name).read_text("utf-8").splitlines()[1:] for name in ("log.jsonl", "again.jsonl")]
             assert lines[0] == lines[1]
+
+
+@PROPERTY
+@given(commands=COMMANDS, endings=ANY_ENDINGS)
+def test_every_export_can_be_imported(commands: list[Command], endings: list[tuple[str, int]]) -> None:
+    """Whatever was taken back, brought again, purged, merged or copied: the log, and each project as a copy."""
+    with stores(2) as (directory, (store, other)):
+        fill(store, commands, endings, directory)
+        projects = [name for (name,) in rows(store, "SELECT name FROM project WHERE name IS NOT NULL ORDER BY id")]
+        store.export(directory / "log.jsonl")
+        other.import_(directory / "log.jsonl")
+        assert other.log.head().seq == store.log.head().seq
+        assert other.verify(replay=True).problems == ()
+        for number, name in enumerate(projects):
+            made = store.export(directory / f"copy-{number}.jsonl", project=name)
+            with stores(1) as (_, (empty,)):
+                done = empty.import_(directory / f"copy-{number}.jsonl")
+                assert sum(done.created.values()) == made.records
+                assert empty.verify(replay=True).problems == ()
+                if done.request is not None:  # what names a request can be asked for
+                    assert rows(empty, "SELECT 1 FROM event WHERE request = ?", done.request)
 
 
 def normal(store: Store, ids: dict[int, int], *, original: bool) -> dict[str, list[Any]]:
@@ -153,7 +214,8 @@ def normal(store: Store, ids: dict[int, int], *, original: bool) -> dict[str, li
 
 def living(store: Store) -> dict[int, int]:
     """Every record that is there; of a purged item only the number is."""
-    tables = ("note", "entity", "item WHERE text IS NOT NULL", "checkpoint", "summary", "checks")
+    items = "item WHERE text IS NOT NULL AND note IN (SELECT id FROM note)"
+    tables = ("note", "entity", items, "checkpoint", "summary", "checks")
     return {record: record for table in tables for (record,) in rows(store, f"SELECT id FROM {table}")}
 
 

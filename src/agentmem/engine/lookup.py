@@ -44,10 +44,12 @@ from agentmem.errors import AgentMemError, InvalidInput, KeyMissing, WrongKey
 __all__ = [
     "KEYRING_SERVICE",
     "KeyFinder",
+    "Looked",
     "keyring_module",
     "keyring_text",
     "keyring_user",
     "open_found",
+    "places_looked_in",
     "resolve_key",
 ]
 
@@ -254,6 +256,63 @@ def resolve_key(argument: Key | None, *, path: Path) -> ResolvedKey:
     for candidate, _ in search.fitting():
         return candidate
     raise search.failed
+
+
+@attrs.frozen
+class Looked:
+    """A place where the key of an existing file was looked for, and no key that opens it was found.
+
+    Attributes:
+        source: Which.
+        path: The key file, where the place is a file.
+        found: What is there, in words; never a key.
+    """
+
+    source: KeySource
+    path: Path | None
+    found: str
+
+
+def places_looked_in(path: Path) -> tuple[Looked, ...]:
+    """What the places have that are searched for the key of a file, after `resolve_key` said that none of it fits.
+
+    Raises:
+        NotAStore: The file is empty or too short.
+    """
+    salt = first_page(path)[:16]
+    looked = [Looked(KeySource.ENVIRONMENT, None, f"{ENV_KEY} is not set")]
+    looked.append(Looked(KeySource.ENVIRONMENT_FILE, None, f"{ENV_KEY_FILE} is not set"))
+    looked.append(Looked(KeySource.KEYRING, None, _keyring_words(salt)))
+    try:
+        files = [file for _, file in store_key_files(salt)] or [store_key_file(salt, 1)]
+    except KeyMissing as error:
+        looked.append(Looked(KeySource.STORE_FILE, store_key_file(salt, 1), str(error)))
+        files = []
+    looked += [Looked(KeySource.STORE_FILE, file, _file_words(file)) for file in files]
+    default = default_key_file()
+    return (*looked, Looked(KeySource.DEFAULT_FILE, default, _file_words(default)))
+
+
+_UNFIT: Final = "does not open the file"
+
+
+def _file_words(path: Path) -> str:
+    try:
+        return "no such file" if key_file_read(path) is None else f"a key, which {_UNFIT}"
+    except (InvalidInput, KeyMissing) as error:
+        return str(error)
+
+
+def _keyring_words(salt: bytes) -> str:
+    if keyring_module() is None:
+        return "not looked in: the extra is not installed"
+    try:
+        number = len(_keyring_texts(salt))
+    except KeyMissing as error:
+        return str(error)
+    if number < 2:
+        return f"an entry, which {_UNFIT}" if number else "no entry"
+    return f"{number} entries, none of which opens the file"
 
 
 # The places

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agentmem.errors import Conflict, InvalidInput, LimitExceeded, UndoBlocked
-from agentmem.past.event_kinds import REMOVALS
+from agentmem.past.event_kinds import REMOVALS, RESTATED, undoes
 from agentmem.past.folding import events_of
 from agentmem.records import tree
 from agentmem.records.base import Source, Unit
@@ -29,10 +29,10 @@ _STANDS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("SELECT src FROM link WHERE dst = ?", "dst"),
     ),
     "project": (
-        ("SELECT id FROM note WHERE project = ?", ""),
-        ("SELECT id FROM entity WHERE project = ?", ""),
-        ("SELECT id FROM checks WHERE project = ?", ""),
-        ("SELECT id FROM checkpoint WHERE project = ?", ""),
+        ("SELECT id FROM note WHERE project = ?", "project"),
+        ("SELECT id FROM entity WHERE project = ?", "project"),
+        ("SELECT id FROM checks WHERE project = ?", "project"),
+        ("SELECT id FROM checkpoint WHERE project = ?", "project"),
     ),
 }
 _NAMED: Final = 20
@@ -55,13 +55,14 @@ def on_record(source: Source, of: str, record: int) -> list[int]:
 
 
 def _since(source: Source, record: int, field: str, target: int) -> int:
-    """The event by which a record came to stand on another: its creation, or the last that set the field."""
-    if field:
-        kinds = source.binding.ledger.kinds
-        for event in reversed(list(events_of(source, kinds, record))):
-            payload = event.payload or {}
-            if payload.get("set", payload).get(field) == target:
-                return event.seq
+    """The event by which a record came to stand on another: the last that set the field, or that made the record be there."""
+    kinds = source.binding.ledger.kinds
+    for event in reversed(list(events_of(source, kinds, record))):
+        payload = event.payload or {}
+        given = {**payload, **payload.get("set", {}), **payload.get("state", {})}
+        there_again = given.get("removed") is False or (event.kind.endswith(RESTATED) and undoes(event) is not None)
+        if there_again or (field and given.get(field) == target):
+            return event.seq
     return record
 
 
@@ -93,6 +94,49 @@ def restoring(unit: Unit, event: Event, payload: Mapping[str, Any]) -> None:
         _place(unit, event, given["parent"])
     if event.type == "entity" and given.get("parent") is not None:
         _entity_place(unit, event, given["parent"])
+
+
+# Records that stand together with one of a type, and in another project than it.
+_APART: Final[Mapping[str, tuple[str, ...]]] = {
+    "note": (
+        "SELECT other.id FROM note AS own JOIN note AS other ON other.id = own.parent OR other.parent = own.id"
+        " WHERE own.id = ? AND other.project <> own.project",
+        "SELECT other.id FROM note AS own JOIN entity AS other ON other.id = own.entity"
+        " WHERE own.id = ? AND other.project <> own.project",
+        "SELECT other.id FROM note AS own JOIN checkpoint AS other ON other.task = own.id"
+        " WHERE own.id = ? AND other.project <> own.project",
+    ),
+    "entity": (
+        "SELECT other.id FROM entity AS own JOIN entity AS other ON other.id = own.parent OR other.parent = own.id"
+        " WHERE own.id = ? AND other.project <> own.project",
+        "SELECT other.id FROM entity AS own JOIN note AS other ON other.entity = own.id"
+        " WHERE own.id = ? AND other.project <> own.project",
+    ),
+    "checkpoint": (
+        "SELECT other.id FROM checkpoint AS own JOIN note AS other ON other.id = own.task"
+        " WHERE own.id = ? AND other.project <> own.project",
+    ),
+}
+
+
+def in_one_project(unit: Unit, event: Event) -> None:
+    """At the end of an undo: refuse that a record was left in another project than what it stands together with.
+
+    Raises:
+        UndoBlocked: Only a part of a merge was to be taken back.
+    """
+    payload = event.payload or {}
+    if "project" not in payload.get("set", {}) and not event.kind.endswith(REMOVALS):
+        return
+    for sql in _APART.get(event.type, ()):
+        row = unit.row(f"{sql} LIMIT 1", (event.record,))
+        if row is not None:
+            raise _refused(
+                event,
+                f"#{event.record} would be in another project than #{row[0]}",
+                why="They stand together, and a merge moved both",
+                next="Undo all events of the merge together",
+            )
 
 
 def _there(unit: Unit, event: Event, values: Mapping[str, Any], points: Mapping[str, str] | None = None) -> None:

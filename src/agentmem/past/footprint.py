@@ -59,3 +59,21 @@ def as_set(column: str, value: Any) -> Any:
     if column in JSON_COLUMNS:
         return plain(value)
     return bool(value) if column in _BOOL_COLUMNS else value
+
+
+# Fields that are no text and choose none; whoever sets one does not answer for what the record says.
+_NO_TEXT: Final = frozenset(
+    (name,)
+    for name in (
+        "status", "parent", "position", "pinned", "confidence", "entity", "origin", "confirmed_at", "confirmed_by",
+        "digest", "project", "done", "done_by", "done_at", "removed", "author", "run", "at", "dated",
+    )
+)  # fmt: skip
+
+
+def sets_text(event: Event) -> bool:
+    """Whether an event gives its record text, of which the record's origin has to tell."""
+    if event.kind.endswith((".linked", ".unlinked", ".marked", ".unmarked")):
+        return False  # links and marks have an origin of their own
+    fields = fields_set(event)
+    return fields is None or bool(fields - _NO_TEXT)

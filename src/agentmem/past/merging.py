@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 from agentmem.errors import Conflict, shown
 from agentmem.limits import KEY_CHARS
 from agentmem.log.canonical import plain
-from agentmem.records import claims, entity_rows, entity_writes, validate
+from agentmem.records import claims, entity_rows, entity_writes, tree, validate
 from agentmem.records.base import Unit
 from agentmem.records.projects import project_named
 from agentmem.types import Collision, Merged, Origin
@@ -52,7 +52,10 @@ def merge(unit: Unit, name: str, collisions: Policy) -> Merged:
     met = [moving.rename(*pair) for pair in same] if collisions == "keep_both" else []
     moving.declarations()
     moved = moving.entities(into) + moving.notes(into) + moving.checkpoints()
-    met += [moving.unite(*pair) for pair in same] if collisions == "merge" else []
+    if collisions == "merge":
+        # What lies deepest first, so that an undo, from the newest on, finds the parent of each there again.
+        deepest = sorted(same, key=lambda pair: -len(tree.ancestors(unit, pair[0], "entity")))
+        met += [moving.unite(*pair) for pair in deepest]
     unit.append("project.merged", {"into": target}, record=source, project=target)
     notice = f"go on in this project: a write under {shown(name)} begins a new one"
     return Merged(tuple(moved), changed=len(moved), notices=(notice,), collisions=tuple(met), transit=unit.transit)
@@ -84,16 +87,18 @@ class _Moving:
     def declarations(self) -> None:
         """Move the expected checks; of one that both have the names are united."""
         unit = self._unit
-        rows = unit.rows("SELECT id, type, filter, names FROM checks WHERE project = ? ORDER BY id", (self._source,))
-        for record, kind, condition, names in rows:
-            sql = "SELECT id, names FROM checks WHERE project = ? AND type = ? AND filter = ?"
+        sql = "SELECT id, type, filter, names, origin FROM checks WHERE project = ? ORDER BY id"
+        for record, kind, condition, names, origin in unit.rows(sql, (self._source,)):
+            sql = "SELECT id, names, origin FROM checks WHERE project = ? AND type = ? AND filter = ?"
             there = unit.row(sql, (self._target, kind, condition))
             if there is None:
                 self._append("checks.changed", {"set": {"project": self._target}}, record)
                 continue
             both = list(dict.fromkeys((*plain(there[1]), *plain(names))))
             if both != plain(there[1]):
-                self._append("checks.changed", {"set": {"names": both}}, there[0])
+                least: Origin = validate.less_trusted(there[2], origin)
+                lowered = {} if least == there[2] else {"origin": least}
+                self._append("checks.changed", {"set": {"names": both, **lowered}}, there[0])
             self._append("checks.merged", {"into": there[0]}, record)
 
     def entities(self, into: Mapping[int, int]) -> list[int]:
@@ -130,6 +135,7 @@ class _Moving:
     def unite(self, other: int, own: int, kind: str, key: str) -> Collision:
         """Make one of two entities: what the one that stays lacks of attributes, the newer mark of each check, all links."""
         unit = self._unit
+        claims.guard(unit, own)
         mine, my_origin = unit.one("SELECT attrs, origin FROM entity WHERE id = ?", (own,))
         theirs, their_origin = unit.one("SELECT attrs, origin FROM entity WHERE id = ?", (other,))
         if lacking := entity_writes.lacking(own, mine, theirs):
@@ -158,6 +164,7 @@ class _Moving:
             "SELECT src, dst, kind, author, run, origin FROM link WHERE src = ?1 OR dst = ?1", (other,)
         )
         for src, dst, kind, author, run, origin in rows:
+            claims.guard(self._unit, src)
             self._append("entity.unlinked", {"dst": dst, "kind": kind}, src)
             ends = (own if src == other else src, own if dst == other else dst)
             there = self._unit.row("SELECT 1 FROM link WHERE src = ? AND dst = ? AND kind = ?", (*ends, kind))

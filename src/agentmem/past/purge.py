@@ -76,8 +76,9 @@ def forget(
         for record, _ in begun:
             _refuse_purged(source, record)
         found = of_records(source, begun)
-        for record in found:
-            claims.refuse(source, record, run=binding.actor.run, now=source.now)
+        for of, records in found.of.items():
+            for record in records:
+                _refuse_held(source, binding, of, record)
         return found
 
     if dry_run:
@@ -100,7 +101,7 @@ def redact(
     def plan(source: Unit | View) -> tuple[int, RecordType, list[int]]:
         record, of = refs.recorded(source, ref)
         _refuse_purged(source, record)
-        claims.refuse(source, record, run=binding.actor.run, now=source.now)
+        _refuse_held(source, binding, of, record)
         if of != "entity" and (attr is not None or check is not None):
             raise InvalidInput(f"#{record} is of type {of}", why="attr= and check= are of entities")
         events = [event for event in _events(source, record) if _mentions(event, attr, check)]
@@ -138,6 +139,12 @@ def _purged(
     pending = not cleaning.finish(ledger, wait=_WAIT_SECONDS)
     cleaned = tuple(each for each in receipt.cleaned if not (pending and each in _CLEANED_LAST))
     return evolve(receipt, wal_pending=pending, cleaned=cleaned, head=ledger.head())
+
+
+def _refuse_held(source: Unit | View, binding: Binding, of: RecordType, record: int) -> None:
+    """Refuse what another run holds, by itself or by its note."""
+    for each in (record, *claims.keepers(source, of, record)):
+        claims.refuse(source, each, run=binding.actor.run, now=source.now)
 
 
 def _no_project(record: int, of: RecordType) -> tuple[int, RecordType]:

@@ -10,19 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Final
 
+from attrs import frozen
+
 from agentmem import limits
 from agentmem.errors import Conflict, InvalidInput, LimitExceeded, NotFound, UndoBlocked, shown
 from agentmem.log.canonical import plain
 from agentmem.log.ledger import COLUMNS, decode
-from agentmem.past.blocking import on_record, reappearing, restoring
+from agentmem.past.blocking import in_one_project, on_record, reappearing, restoring
 from agentmem.past.event_kinds import CREATIONS, FORGOTTEN, REMOVALS, RESTATED, is_claim, undoes
 from agentmem.past.folding import Scratch, State, events_of
-from agentmem.past.footprint import EXISTENCE, Field, as_set, fields_set, meets
+from agentmem.past.footprint import EXISTENCE, Field, as_set, fields_set, meets, sets_text
 from agentmem.past.revisions import states
 from agentmem.records import claims, entity_rows, validate
 from agentmem.records.base import Binding, Unit
-from agentmem.records.standing import project_of
-from agentmem.types import UNTRUSTED, Event, Undone
+from agentmem.records.standing import origin_of, project_of
+from agentmem.types import UNTRUSTED, Event, Origin, Undone
 
 
 class _RolledBackError(Exception):
@@ -44,6 +46,9 @@ def undo(
     if request is not None and run is not None:
         raise InvalidInput("request= and run= exclude each other", next="Give one of them")
     seqs = [] if given is None else _seqs(given)
+    if request is not None:
+        validate.label(request, "request", limits.REQUEST_ID_CHARS)
+    validate.optional_label(run, "run")
     if binding.actor.origin in UNTRUSTED:
         raise InvalidInput(f"Text from {binding.actor.origin} undoes nothing", next="Undo as a user or an agent")
 
@@ -115,6 +120,8 @@ class _Undoing:
         self._named = named
         self._chosen = chosen
         self._of_record: dict[int, list[Event]] = {}
+        self._of_record_standing: dict[int, _Standing] = {}
+        self._going: Set[int] = frozenset()
         self._before: dict[int, State | None] = {}
         self._undone: list[int] = []
         self._events: list[int] = []
@@ -134,6 +141,9 @@ class _Undoing:
             else:
                 self._undo(event)
         undone = set(self._undone)
+        for event in wanted:
+            if event.seq in undone:
+                in_one_project(self._unit, event)
         records = dict.fromkeys(event.record for event in wanted if event.seq in undone)
         return Undone(
             tuple(records), changed=len(records), undone=tuple(self._undone), events=tuple(self._events),
@@ -180,12 +190,12 @@ class _Undoing:
 
     def _taken_back_by(self, event: Event) -> int | None:
         """The undo that took an event back and still stands."""
-        later = self._events_of(event.record)
-        cancelled = _cancelled(later, event.seq)
-        for each in later:
-            if undoes(each) == event.seq and each.seq not in cancelled:
-                return each.seq
-        return None
+        return self._standing(event.record).taken.get(event.seq)
+
+    def _standing(self, record: int) -> _Standing:
+        if record not in self._of_record_standing:
+            self._of_record_standing[record] = _Standing.of(self._events_of(record))
+        return self._of_record_standing[record]
 
     def _events_of(self, record: int) -> list[Event]:
         """All events of a record in order, those of this undo too."""
@@ -208,7 +218,7 @@ class _Undoing:
         Raises:
             UndoBlocked: Something does. Names every event that would have to go as well.
         """
-        going = {event.seq for event in wanted} | paired
+        self._going = going = {event.seq for event in wanted} | paired
         needed: dict[int, Event] = {}
         queue = list(wanted)
         while queue and len(needed) < _NEEDED:
@@ -228,13 +238,10 @@ class _Undoing:
         return blocking
 
     def _undo(self, event: Event) -> None:
-        blocking = self._blocking(event)
         if event.payload is None:
             raise UndoBlocked(
                 f"Event {event.seq} was erased", why="What it did is not known any more", events=(event.seq,)
             )
-        if blocking:
-            raise _blocked([event], _events(self._unit, sorted(set(blocking))))
         before = self._before[event.seq]
         if before is not None and not before.known:
             raise UndoBlocked(
@@ -242,23 +249,19 @@ class _Undoing:
                 why="Earlier text of it was purged",
                 events=(event.seq,),
             )
-        claims.guard(self._unit, event.record)
+        claims.guard_whole(self._unit, event.type, event.record)
         kind, payload = self._reverse(event, before)
         self._append(event, kind, payload)
 
     def _later(self, event: Event, touched: Set[Field] | None) -> list[int]:
-        """Later events of the record that set a field this one set, and were not taken back themselves."""
-        later = [each for each in self._events_of(event.record) if each.seq > event.seq]
-        cancelled = _cancelled(later, event.seq)
-        found = []
-        for each in later:
-            if each.seq in cancelled:
-                continue
-            if undoes(each) == event.seq:
-                raise Conflict(f"Event {event.seq} was undone by event {each.seq} already")
-            if meets(fields_set(each), touched):
-                found.append(each.seq)
-        return found
+        """Later events of the record, not to be undone now, that set a field this one set and were not taken back."""
+        standing = self._standing(event.record)
+        if (by := standing.taken.get(event.seq)) is not None:
+            raise Conflict(f"Event {event.seq} was undone by event {by} already")
+        later = [each for each in standing.active if each.seq > event.seq]
+        # An undo of something earlier than this event is a change like any other.
+        later += [each for each, target in standing.undoers if target < event.seq < each.seq]
+        return [each.seq for each in later if each.seq not in self._going and meets(fields_set(each), touched)]
 
     def _append(self, event: Event, kind: str, payload: dict[str, Any]) -> None:
         now = project_of(self._unit, event.type, event.record)
@@ -273,6 +276,8 @@ class _Undoing:
         self._undone.append(event.seq)
         self._events.append(made.seq)
         self._events_of(event.record).append(made)
+        if undoes(event) is not None:  # what it had taken back may be in force again
+            self._of_record_standing.pop(event.record, None)
 
     def _reverse(self, event: Event, before: State | None) -> tuple[str, dict[str, Any]]:
         """The kind and payload of the event that takes one back."""
@@ -290,8 +295,31 @@ class _Undoing:
             return f"{of}.unlinked", {"dst": payload["dst"], "kind": payload["kind"]}
         reverse = _REVERSE.get(kind, _set_back)
         made = reverse(event, before)
+        if reverse is _set_back:
+            self._trust(event, before, made[1])
         restoring(self._unit, event, made[1])
         return made
+
+    def _trust(self, event: Event, before: State, payload: dict[str, Any]) -> None:
+        """Have the record be trusted no more than the text it comes to have: what it had before, and what came since."""
+        current = origin_of(self._unit, event.type, event.record)
+        if current is None:
+            return
+        standing = self._standing(event.record)
+        since = [each for each in standing.active if each.seq > event.seq and each.seq not in self._going]
+        least: Origin = before.row["origin"]
+        for each in since:
+            if sets_text(each):
+                least = validate.less_trusted(least, each.origin)
+        for each, target in standing.undoers:  # whose text it brought back is told by what the record is now
+            if target < event.seq < each.seq and sets_text(each):
+                least = validate.less_trusted(least, current)
+        given = payload.setdefault("set", {})
+        lowers = sets_text(event) and validate.less_trusted(current, least) != current
+        if "origin" in given or lowers:
+            given["origin"] = least
+            if event.type == "note" and (lowers or least != before.row["origin"]):
+                given |= {"confirmed_at": None, "confirmed_by": None}
 
     def _stated(self, event: Event, before: State) -> dict[str, Any]:
         reappearing(self._unit, event, before.row)
@@ -324,14 +352,33 @@ class _Undoing:
         return {} if above is None else {"touched": [[above, self._unit.tx.next]]}
 
 
-def _cancelled(later: Iterable[Event], before: int) -> set[int]:
-    """Of the events after a seq, those that an undo took back, and these undos."""
-    cancelled: set[int] = set()
-    for event in sorted(later, key=lambda each: -each.seq):
-        target = undoes(event)
-        if event.seq not in cancelled and target is not None and target > before:
-            cancelled |= {event.seq, target}
-    return cancelled
+@frozen
+class _Standing:
+    """Which events of a record are in force.
+
+    Attributes:
+        taken: By event: the undo that took it back and stands.
+        active: Events that no undo took back and that are none themselves, in their order.
+        undoers: The undos that stand, each with what it took back.
+    """
+
+    taken: Mapping[int, int]
+    active: Sequence[Event]
+    undoers: Sequence[tuple[Event, int]]
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> _Standing:
+        """Look from the newest to the oldest: an undo that was itself undone takes nothing back."""
+        cancelled: set[int] = set()
+        taken: dict[int, int] = {}
+        undoers: list[tuple[Event, int]] = []
+        for event in reversed(events):
+            target = undoes(event)
+            if target is not None and event.seq not in cancelled:
+                taken[target] = event.seq
+                undoers.append((event, target))
+                cancelled |= {event.seq, target}
+        return cls(taken, [event for event in events if event.seq not in cancelled], undoers)
 
 
 def _blocked(wanted: Sequence[Event], blocking: Sequence[Event]) -> UndoBlocked:

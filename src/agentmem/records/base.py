@@ -21,7 +21,7 @@ from attrs import evolve, frozen
 from agentmem import limits
 from agentmem.engine.stays import Held
 from agentmem.engine.transactions import ReadBlock
-from agentmem.errors import Corrupt, RequestMismatch, shown
+from agentmem.errors import Corrupt, NotFound, RequestMismatch, shown
 from agentmem.log.canonical import canonical, plain, surrogate
 from agentmem.log.ledger import Ledger, Transaction
 from agentmem.records import cleaning, validate
@@ -304,17 +304,20 @@ def _once(
     row = unit.row(
         "SELECT arguments, result FROM request WHERE project = ? AND id = ?", (unit.known_project, request_id)
     )
-    if row is None and verb == "projects.rename":
-        # Once renamed, the project is not found by the name that the repeat is made under.
-        row = unit.row("SELECT arguments, result FROM request WHERE id = ? AND arguments = ?", (request_id, key))
+    if row is None and verb in _END_PROJECTS:
+        # Afterwards the project is not found by the name that the repeat is made under.
+        sql = "SELECT arguments, result FROM request WHERE id = ? AND (arguments = ? OR arguments = x'')"
+        row = unit.row(sql, (request_id, key))
     if row is not None:
-        # What a purged record was asked with is forgotten too.
-        if row[0] and not hmac.compare_digest(row[0], key):
+        kept = plain(row[1])
+        # What a purged record was asked with is forgotten; what is left to compare is the verb, and what still has a name.
+        same = hmac.compare_digest(row[0], key) if row[0] else _still_same(unit, verb, arguments, kept)
+        if not same:
             raise RequestMismatch(
                 f"The request id {shown(request_id)} was used before for another request",
                 next="Use a new id for a new request",
             )
-        again: _Result = _again(unit, plain(row[1]))
+        again: _Result = _again(unit, kept)
         return again
     unit.tx.under_request(request_id)
     try:
@@ -325,11 +328,36 @@ def _once(
         key = b""  # it may have been asked by a name that is purged now
     unit.connection.execute(
         "INSERT INTO request (project, id, arguments, result, at) VALUES (?, ?, ?, ?, ?)",
-        (unit.project, request_id, key, canonical(_remembered(result)), unit.now),
+        (unit.project, request_id, key, canonical({**_remembered(result), "verb": verb}), unit.now),
     )
     oldest = unit.now - limits.REQUEST_DAYS * 86_400_000_000
     unit.connection.execute("DELETE FROM request WHERE at < ?", (oldest,))
     return result
+
+
+_END_PROJECTS: Final = ("projects.rename", "projects.merge", "forget")
+
+
+def _still_same(unit: Unit, verb: str, arguments: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+    """Whether a request may be the repeat of one whose arguments are forgotten: it names nothing that is still there."""
+    if verb != kept["verb"]:
+        return False
+    ended = set(kept.get("ids", (kept.get("id"),)))
+    if verb not in ("forget", "redact"):
+        return True
+    given = arguments.get("refs") or ([arguments["ref"]] if "ref" in arguments else [])
+    if arguments.get("project") is not None:
+        return unit.row(_PROJECT, (arguments["project"],)) is None
+    from agentmem.records.refs import recorded
+
+    for ref in given:
+        try:
+            found, _ = recorded(unit, ref)
+        except NotFound:
+            continue  # a name that is gone with its record
+        if found not in ended:
+            return False
+    return True
 
 
 def _fingerprint(unit: Unit, verb: str, arguments: Mapping[str, Any]) -> bytes:
@@ -369,7 +397,10 @@ def _remembered(result: Written | WrittenMany) -> dict[str, Any]:
     """What is kept of a result: ids and counts, no text of any record."""
     if isinstance(result, WrittenMany):
         counts = [result.created, result.changed, result.unchanged]
-        return {"ids": list(result.ids), "counts": counts, "as": type(result).__name__}
+        kept: dict[str, Any] = {"ids": list(result.ids), "counts": counts, "as": type(result).__name__}
+        if isinstance(result, Undone):
+            kept |= {"undone": list(result.undone), "events": list(result.events)}
+        return kept
     return {"id": result.id, "changed": list(result.changed), "opened": isinstance(result, Opened)}
 
 
@@ -381,7 +412,10 @@ def _again(unit: Unit, kept: dict[str, Any]) -> Any:
     if "ids" in kept:
         created, changed, unchanged = kept["counts"]
         many = _MANY[kept["as"]]
-        return many(tuple(kept["ids"]), created, changed, unchanged, repeated=True)
+        found = many(tuple(kept["ids"]), created, changed, unchanged, repeated=True)
+        if isinstance(found, Undone):
+            return evolve(found, undone=tuple(kept["undone"]), events=tuple(kept["events"]))
+        return found
     # Taking and releasing a record moves no revision.
     last = unit.one(
         "SELECT seq FROM event WHERE record = ? AND kind NOT LIKE '%.claim.%' ORDER BY seq DESC LIMIT 1", (kept["id"],)

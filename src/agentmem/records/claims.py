@@ -40,10 +40,29 @@ def refuse(source: Source, record: int, *, run: str | None, now: int) -> None:
     row = lease(source, record)
     if row is None or row[5] <= now or _owns(source.binding, run, row):
         return
+    labels = [f"{name} {label}" for name, label in (("author", row[1]), ("run", row[2])) if label]
     raise Held(
         f"#{record} is claimed by {row[1] or row[2] or 'another run'} until {moment(row[5]):%Y-%m-%d %H:%M:%S} UTC",
+        why=f"Its holder: {', '.join(labels)}" if labels else "Its holder gave neither author nor run",
         next="Take another, wait until it lapses, or act under the holder's claim token",
     )
+
+
+def guard_whole(unit: Unit, of: str, record: int) -> None:
+    """Refuse a change of a record that somebody else holds, or whose note somebody does.
+
+    Raises:
+        Held: As `guard`.
+    """
+    for each in (record, *keepers(unit, of, record)):
+        guard(unit, each)
+
+
+def keepers(source: Source, of: str, record: int) -> list[int]:
+    """The note by whose claim an item or a summary is held too."""
+    if of not in ("item", "summary"):
+        return []
+    return [note for (note,) in source.rows(f"SELECT note FROM {of} WHERE id = ?", (record,))]
 
 
 def take(unit: Unit, records: Sequence[int], *, seconds: int) -> list[int]:

@@ -19,11 +19,11 @@ import apsw
 
 from agentmem import text
 from agentmem.engine.database import Database
-from agentmem.errors import AgentMemError
+from agentmem.errors import AgentMemError, Conflict
 from agentmem.log.ledger import Ledger
 
 _PAUSE_SECONDS: Final = 0.5  # between two attempts to finish
-_STATE: Final = "SELECT name, value FROM meta WHERE name IN ('epoch', 'purge')"
+_STATE: Final = "SELECT name, value FROM meta WHERE name IN ('epoch', 'purge', 'importing')"
 _REWRITTEN: Final = " rewritten"  # after the seq in `purge`: only the write-ahead log is to be emptied
 
 _drops: Final[list[Callable[[Database], None]]] = []
@@ -35,13 +35,27 @@ def dropped_by(drop: Callable[[Database], None]) -> Callable[[Database], None]:
     return drop
 
 
-def obey(ledger: Ledger, connection: apsw.Connection) -> int:
+def obey(ledger: Ledger, connection: apsw.Connection, *, importing: bool = False) -> int:
     """Drop what this process remembers of the file, if something was purged since it looked last.
+
+    Args:
+        ledger: Of the file.
+        connection: Inside a transaction.
+        importing: It is the import of a whole log that asks, which alone may write to a store that has only a part of one.
 
     Returns:
         The number of purges that the transaction of `connection` sees.
+
+    Raises:
+        Conflict: A write, and the import of a whole log has not come to its end.
     """
     found = _state(connection)
+    if "importing" in found and not importing and ledger.database.in_write():
+        raise Conflict(
+            f"The store has only a part of the log that is being imported, which ends at event {found['importing']}",
+            why="An event that is written now would never be in that log",
+            next="Import the same export once more: it goes on where it stopped",
+        )
     ledger.unclean = found.get("purge")
     epoch = int(found.get("epoch", "0"))
     known = ledger.epoch

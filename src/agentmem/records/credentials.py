@@ -11,6 +11,7 @@ import re
 from typing import Any, Final, Literal, TypeAlias
 
 from agentmem.errors import CredentialFound
+from agentmem.log.canonical import canonical, plain
 
 Policy: TypeAlias = Literal["warn", "refuse", "mask"]
 POLICIES: Final = ("warn", "refuse", "mask")
@@ -51,7 +52,11 @@ def screened(payload: dict[str, Any], policy: Policy) -> tuple[dict[str, Any], t
         CredentialFound: There is one and the policy is `refuse`. The error does not repeat it.
     """
     found: dict[str, None] = {}
-    kept = _screen(payload, found, mask=policy == "mask")
+    mask = policy == "mask"
+    kept = {
+        name: _screen_state(part, found, mask=mask) if name == "state" else _screen(part, found, mask=mask)
+        for name, part in payload.items()
+    }
     if not found:
         return payload, ()
     if policy == "refuse":
@@ -74,6 +79,33 @@ def _screen(value: Any, found: dict[str, None], *, mask: bool) -> Any:
     if kind is list or kind is tuple:
         return [_screen(part, found, mask=mask) for part in value]
     return value
+
+
+# Columns of a stated record that hold JSON as text; of a mark, the place of its value.
+_JSON_COLUMNS: Final = ("attrs", "tags", "scope", "names")
+_MARK_VALUE: Final = 1
+
+
+def _screen_state(state: dict[str, Any], found: dict[str, None], *, mask: bool) -> dict[str, Any]:
+    """A stated record, its columns of JSON screened value by value: masked as text they would be no JSON any more."""
+
+    def column(value: Any) -> Any:
+        return canonical(_screen(plain(value), found, mask=mask)) if type(value) is str else value
+
+    kept = {
+        name: column(part) if name in _JSON_COLUMNS else _screen(part, found, mask=mask)
+        for name, part in state.items()
+        if name != "marks"
+    }
+    if "marks" in state:
+        kept["marks"] = {
+            _screen(name, found, mask=mask): [
+                column(part) if place == _MARK_VALUE else _screen(part, found, mask=mask)
+                for place, part in enumerate(row)
+            ]
+            for name, row in state["marks"].items()
+        }
+    return kept
 
 
 def _hinted(text: str) -> bool:

@@ -162,6 +162,8 @@ def _apply_redeclared(connection: apsw.Connection, event: Event) -> None:
     values: dict[str, Any] = {} if event.payload is None else event.payload["set"]
     if "names" in values:
         connection.execute("UPDATE checks SET names = ? WHERE id = ?", (canonical(values["names"]), event.record))
+    if "origin" in values:
+        connection.execute("UPDATE checks SET origin = ? WHERE id = ?", (values["origin"], event.record))
     if "project" in values:
         connection.execute("UPDATE checks SET project = ? WHERE id = ?", (values["project"], event.record))
     connection.execute("UPDATE checks SET revision = ? WHERE id = ?", (event.seq, event.record))

@@ -281,7 +281,8 @@ def declare(unit: Unit, kind: str, names: Sequence[str], where: str) -> Written:
         now = entity_rows.expected(found)
         if now.names == tuple(names):
             return Written(now.id, now.revision, transit=unit.transit)
-        event = unit.append("checks.changed", {"set": {"names": list(names)}}, record=now.id, project=now.project)
+        changes = {"names": list(names), **unit.lowered(now.origin)}
+        event = unit.append("checks.changed", {"set": changes}, record=now.id, project=now.project)
         return Written(now.id, event.seq, ("names",), transit=unit.transit)
     payload: dict[str, Any] = {"type": kind, "names": list(names)}
     if where:

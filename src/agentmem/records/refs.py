@@ -115,10 +115,12 @@ def _by_text(source: Source, ref: str) -> tuple[int, RecordType]:
         return _by_id(source, int(whole[1]))
     if part := _ITEM.fullmatch(text):
         note, number = int(part[1]), int(part[2])
-        sql = "SELECT id FROM item WHERE note = ? AND number = ? AND removed = 0"
+        sql = "SELECT id, removed FROM item WHERE note = ? AND number = ?"
         row = source.row(sql, (note, number)) if note <= limits.INT_MAX else None
         if row is None:
             raise NotFound(f"There is no item {text}", next=f"See the checklist of note {part[1]}")
+        if row[1]:
+            raise _off_list(source, row[0], f"Item {text}")
         return row[0], "item"
     if named := _ENTITY.fullmatch(text):
         return _by_key(source, named[1], named[2]), "entity"
@@ -172,8 +174,26 @@ def _by_id(source: Source, number: int) -> tuple[int, RecordType]:
     if there is None or there[1]:
         raise gone(source, number, erased=bool(erased) or there is not None)
     if there[0]:
-        raise NotFound(f"Item #{number} was removed from its checklist")
+        raise _off_list(source, number, f"Item #{number}")
     return number, kind
+
+
+def _off_list(source: Source, item: int, name: str) -> NotFound:
+    """Why an item is not on its list: its creation was undone, or it was removed, by the last event of its own."""
+    last = source.row(
+        "SELECT seq, payload ->> '$.undoes' FROM event WHERE record = ? AND kind = 'item.removed' ORDER BY seq DESC LIMIT 1",
+        (item,),
+    )
+    if last is None:
+        return NotFound(f"{name} was removed from its checklist")
+    if last[1] == item:
+        return NotFound(
+            f"{name} is no more: its creation was undone by event {last[0]}",
+            next=f"To have it again undo event {last[0]}",
+        )
+    return NotFound(
+        f"{name} was removed from its checklist by event {last[0]}", next=f"To have it again undo event {last[0]}"
+    )
 
 
 def gone(source: Source, number: int, *, erased: bool = False) -> NotFound:

@@ -47,3 +47,12 @@ def project_of(source: Source, of: RecordType, record: int) -> int | None:
     else:
         row = source.row(f"SELECT project FROM {of} WHERE id = ?", (record,))
     return None if row is None else int(row[0])
+
+
+_ORIGINAL: Final = ("note", "entity", "item", "summary", "checkpoint", "checks")
+
+
+def origin_of(source: Source, of: str, record: int) -> Origin | None:
+    """The origin of a record of any type; None for one that has none, or is no more."""
+    row = source.row(f"SELECT origin FROM {of} WHERE id = ?", (record,)) if of in _ORIGINAL else None
+    return None if row is None else row[0]

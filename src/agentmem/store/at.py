@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -21,6 +21,7 @@ from agentmem.store.shared import Shared
 from agentmem.types import Earlier, Event, Ref
 
 if TYPE_CHECKING:
+    from agentmem.engine.database import Database
     from agentmem.recall.find import Found
     from agentmem.upkeep.backup import Backup
     from agentmem.upkeep.health import Verified
@@ -152,13 +153,13 @@ def open_past(shared: Shared, binding: Binding, seq: int | None, time: object) -
         ledger.past = True
         kept = Shared(past, ledger, shared.counter)
         then = attrs.evolve(binding, ledger=ledger, leases=kept.leases, project=found.name)
-        return PastStore(kept, _settled(then, found))
+        return PastStore(kept, _settled(then, found, root))
     except BaseException:
         past.close()
         raise
 
 
-def _settled(binding: Binding, moment: Moment) -> Binding:
+def _settled(binding: Binding, moment: Moment, root: Database) -> Binding:
     """The view as it can be at that moment: without a task that was not there yet.
 
     Raises:
@@ -168,8 +169,8 @@ def _settled(binding: Binding, moment: Moment) -> Binding:
         if moment.project is not None and view.known_project not in (moment.project, -1):
             raise NotFound(
                 f"The project {shown(binding.project)} did not exist at event {moment.seq}",
-                why="Another project had its name",
-                next=f"Ask for it with at({moment.seq}) of a view of that project",
+                why=f"Project #{view.known_project} had its name then",
+                next=_way_to(root, moment, view.known_project, dict(view.rows("SELECT id, name FROM project"))),
             )
         task = binding.actor.task
         if task is None or view.row("SELECT 1 FROM note WHERE id = ?", (task,)) is not None:
@@ -177,11 +178,37 @@ def _settled(binding: Binding, moment: Moment) -> Binding:
     return binding.acting(task=None)
 
 
+def _way_to(root: Database, moment: Moment, project: int, then: Mapping[int, str]) -> str:
+    """How to read a project that had the name of the asker's at the moment, and has another or none now.
+
+    Args:
+        root: The store.
+        moment: The moment.
+        project: That project.
+        then: The projects there were at the moment, by id.
+    """
+    with root.read(alone=True) as connection:
+        now = dict(connection.execute("SELECT id, name FROM project WHERE name IS NOT NULL").fetchall())
+    own = now.get(project)
+    if own is None and moment.partial:
+        return "Ask for a later event: the log is too long for a view of a project that has no name now"
+    # A view of any other project leads there too, if nobody else had the name of that one then.
+    others = (name for key, name in now.items() if key in then or name not in then.values())
+    by = own or next((name for name in others if name != moment.name), None)
+    via = "in_project(any name that no project has)" if by is None else f"in_project({shown(by)})"
+    return f"Ask with {via}.at({moment.seq}).in_project({shown(moment.name)})"
+
+
 def _microseconds(time: object) -> int:
     if isinstance(time, datetime.datetime):
         if time.tzinfo is None:
             raise InvalidInput(f"{shown(time)} has no time zone", next="Give it one: datetime.now(datetime.UTC)")
         return (time - _EPOCH) // datetime.timedelta(microseconds=1)
+    if type(time) is not int:
+        raise InvalidInput(
+            f"time must be a datetime or whole microseconds since 1970 UTC, not {shown(time)}",
+            next="Give a datetime with a time zone: datetime.fromisoformat('2026-11-30T00:00:00+00:00')",
+        )
     return validate.whole(time, "time", limits.TIME_LEAST, limits.TIME_MOST)
 
 

@@ -32,7 +32,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 _NAMED: Final = 5
 _STEP: Final = 500
-_NO_PLACE: Final = (".forgotten", ".merged", ".claim.taken", ".claim.taken_over", ".claim.released")
+_NO_PLACE: Final = (".forgotten", ".claim.taken", ".claim.taken_over", ".claim.released")
 
 
 @frozen
@@ -167,6 +167,11 @@ def _plan(reader: Reader, rehearsal: Rehearsal) -> _Plan:
     if len(made) < len(types):
         (record, *_) = types.keys() - made
         raise damaged(reader.line, f"The file changes {types[record]} #{record}, and does not make it")
+    for of in set(types.values()):
+        there = {record for (record,) in rehearsal.connection.execute(f"SELECT id FROM {of}")}
+        for record, its in types.items():
+            if its == of and record not in there:
+                raise damaged(reader.line, f"The file takes {of} #{record} back, which has no place in a copy then")
     return _Plan(reader.header, reader.events, types, stated, placed, bytes(chains))
 
 
@@ -214,11 +219,13 @@ class _Copying:
                 self._order()
         finally:
             self._unit.tx.under_request(None)
+        if not self.events:
+            self.request = None  # there is nothing to take back by it
 
     def _copy_all(self, reader: Reader, progress: Progress | None) -> None:
         waiting = sorted((record for record in self._plan.stated if record not in self._left), reverse=True)
         for entry in reader:
-            event = decoded(entry, self._scratch.connection)
+            event = _apart(decoded(entry, self._scratch.connection))
             while waiting and waiting[-1] < event.seq:
                 self._stand_in(self._plan.stated[waiting.pop()])
             if event.record not in self._left:
@@ -415,6 +422,14 @@ class _Copying:
                 )
                 self.events += 1
             last = place
+
+
+def _apart(event: Event) -> Event:
+    """The event, without what a record was part of for a time: that is not in the file, which has it taken back again."""
+    if not event.kind.endswith(".merged"):
+        return event
+    rest = {name: value for name, value in (event.payload or {}).items() if name != "into"}
+    return evolve(event, kind=f"{event.type}.withdrawn", payload=rest)
 
 
 _ENTITY: Final = "SELECT id FROM entity WHERE project = ? AND type = ? AND key = ?"

@@ -177,7 +177,7 @@ class _Exporting:
         lines = [
             f"{one_line(str(path))}: {writer.events:,} events of {records:,} records, {writer.erased:,} purged, {size:,} bytes",
             *notices,
-            f"head {head.seq} {head.chain}",
+            f"head {head.store}:{head.seq}:{head.chain}",
         ]
         return Exported(
             path, size, what, head, writer.events, writer.erased, records, resumed, notices, "\n".join(lines)
@@ -312,8 +312,11 @@ def _project_of(view: View, start: tuple[int, RecordType]) -> str:
 
 
 def _there(view: View, of: str, records: list[int]) -> Iterator[int]:
-    """Those of the records that are there: one that was taken back is not copied, nor is a purged item's number."""
-    also = "text IS NOT NULL AND " if of == "item" else ""
+    """Those of the records that are there: one that was taken back is not copied, nor is a purged item's number.
+
+    An item off its list outlives a note that was taken back.
+    """
+    also = "text IS NOT NULL AND note IN (SELECT id FROM note) AND " if of == "item" else ""
     return _rows_of(view, f"SELECT id FROM {of} WHERE {also}id IN", records)
 
 

@@ -22,7 +22,7 @@ from agentmem.context.escape import one_line
 from agentmem.context.left import gather
 from agentmem.context.resume import resume
 from agentmem.context.tokens import Counter
-from agentmem.records import checklists, entity_writes, note_writes, reports, scopes
+from agentmem.records import checklists, cleaning, entity_writes, note_writes, reports, scopes
 from agentmem.records.base import Binding, Unit
 from agentmem.records.moves import move
 from agentmem.records.note_writes import NewNote
@@ -326,6 +326,7 @@ def run(
     folder_tokens = sum(counter(text) for text in plan.raw_texts())
     try:
         with binding.ledger.transaction() as tx:
+            cleaning.obey(binding.ledger, tx.connection)
             work = _Import(Unit(binding.acting(run=RUN, origin=origin), tx), plan, progress)
             work.run()
             found = _outcome(binding, work, folder_tokens, budget, counter, dry_run=dry_run)

@@ -69,7 +69,8 @@ class Renumbering:
             The payload; None where nothing is left to say.
         """
         given = dict(event.payload or {})
-        given.pop("copied", None)
+        for name in ("copied", "copies"):  # where it came from before is of no concern here
+            given.pop(name, None)
         of, kind = event.type, event.kind
         here = _Here(self, event, upcoming)
         if "undoes" in given:

@@ -40,6 +40,10 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _TIP: Final = "SELECT seq, chain FROM event ORDER BY seq DESC LIMIT 1"
 _CHAIN: Final = "SELECT chain FROM event WHERE seq = ?"
+# While only a part of a log is there: the seq of its last event. Nobody else writes then (`agentmem.records.cleaning`).
+_IMPORTING: Final = "SELECT value FROM meta WHERE name = 'importing'"
+_BEGUN: Final = "INSERT OR REPLACE INTO meta (name, value) VALUES ('importing', ?)"
+_ENDED: Final = "DELETE FROM meta WHERE name = 'importing'"
 _SESSION_CHAIN: Final = "SELECT session_chain FROM event WHERE session = ? ORDER BY seq DESC LIMIT 1"
 
 
@@ -203,7 +207,7 @@ class _Writing:
     def _batch(self, some: list[Entry]) -> None:
         ledger, first = self._ledger, some[0].header[0]
         with ledger.database.write() as connection:
-            cleaning.obey(ledger, connection)
+            cleaning.obey(ledger, connection, importing=True)
             tip = connection.execute(_TIP).fetchone()
             if tip is None:
                 self._become(connection)
@@ -218,8 +222,20 @@ class _Writing:
             self._sessions.clear()
             for entry in some[there:]:
                 self._add(connection, entry)
+            if some[there:]:
+                self._aim(connection, some[-1].header[0])
         self._chain = some[-1].chain
         self._added += len(some[there:])
+
+    def _aim(self, connection: apsw.Connection, last: int) -> None:
+        """Note where the log ends that the store has only a part of, up to `last`, or that it has all of it."""
+        row = connection.execute(_IMPORTING).fetchone()
+        # Another export of this log may have been begun, that ends later.
+        end = max(self._first.seq, 0 if row is None else int(row[0]))
+        if last < end:
+            connection.execute(_BEGUN, (str(end),))
+        elif row is not None:
+            connection.execute(_ENDED)
 
     def _become(self, connection: apsw.Connection) -> None:
         """Give the empty store the exported one's id; other processes that have it open learn of it by the epoch."""
@@ -290,6 +306,9 @@ def _answer(
     binding: Binding, path: Path, reader: Reader, added: int, projects: tuple[str, ...], *, dry_run: bool
 ) -> ImportedLog:
     head = Head(reader.header.store, reader.seq, reader.chain.hex())
+    # The store may have gone on since the export.
+    now = head if dry_run else binding.ledger.head()
+    end = f"{now.store}:{now.seq}:{now.chain}"
     notices = ["claims and remembered requests are not part of a log, and did not come along"]
     if not reader.events:
         notices = ["the log has no events: nothing was changed"]
@@ -297,12 +316,14 @@ def _answer(
         notices.append(
             f"this view works in {shown(binding.project)}; the log has " + ", ".join(map(shown, projects[:8]))
         )
+    if added and binding.credentials != "warn":
+        notices.append(f"a log comes in as it is: credentials={binding.credentials!r} did not look at what it says")
     would = "dry run, nothing written: " if dry_run else ""
     there = reader.events - added
     lines = [
         f"{would}log of store {head.store}: {reader.events:,} events of {reader.records:,} records, {reader.erased:,} purged",
         *notices,
-        "sound" if dry_run else f"{added:,} events added, {there:,} were there already; head {head.seq} {head.chain}",
+        "sound" if dry_run else f"{added:,} events added, {there:,} were there already; head {end}",
     ]
     return ImportedLog(
         str(path), head.store, head, reader.events, added, reader.erased, reader.records, projects, dry_run,

@@ -221,8 +221,18 @@ def _copied(value: Any) -> bool:
     return type(value) is list and len(value) == 2 and type(value[0]) is str and len(value[0]) == 32 and _id(value[1])
 
 
-def _set(fields: Fields, clearable: str = "") -> Check:
-    """The fields that a change sets, each to what it may be; those that may be cleared to nothing, too."""
+def _copies(value: Any) -> bool:
+    return type(value) is list and all(map(_copied, value))
+
+
+def _set(fields: Fields, clearable: str = "", *, empty: bool = False) -> Check:
+    """The fields that a change sets, each to what it may be; those that may be cleared to nothing, too.
+
+    Args:
+        fields: What each field may be.
+        clearable: Names of those that may be nothing.
+        empty: Whether the change may set no field at all.
+    """
     names = clearable.split()
     either = {name: _optional(check) if name in names else check for name, check in fields.items()}
 
@@ -230,7 +240,7 @@ def _set(fields: Fields, clearable: str = "") -> Check:
         if type(value) is not dict:
             return False
         _each(value, either, "the change")
-        return True
+        return empty or bool(value)
 
     return sound
 
@@ -281,11 +291,11 @@ _KINDS: Final[Mapping[str, Fields]] = {
     "note.added": {**_NOTE, **_COPIED},
     "note.changed": {"set": _set(_but(_NOTE, "kind"), _CLEARABLE)},
     "entity.added": {**_ENTITY, "attrs": _attrs, **_COPIED},
-    "entity.changed": {"set": _set(_but(_ENTITY, "type"), _CLEARABLE), "attrs": _attrs, "removed": _names},
+    "entity.changed": {"set": _set(_but(_ENTITY, "type"), _CLEARABLE, empty=True), "attrs": _attrs, "removed": _names},
     "entity.marked": {"marks": _marks, "removed": _tokens},
     "entity.unmarked": {"names": _tokens},
     "checks.declared": {**_CHECKS, **_COPIED},
-    "checks.changed": {"set": _set(_but(_CHECKS, "type where"))},
+    "checks.changed": {"set": _set({**_but(_CHECKS, "type where"), "origin": _one_of(ORIGINS)})},
     "item.added": {**_ITEM, **_COPIED},
     "item.changed": {"set": _set(_but(_ITEM, "note number"), _CLEARABLE)},
     "item.removed": {},
@@ -294,7 +304,7 @@ _KINDS: Final[Mapping[str, Fields]] = {
     "checkpoint.changed": {"set": _set({"project": _id})},
     "summary.written": {**_SUMMARY, **_COPIED},
     # One that says again what the summary says has nothing to set.
-    "summary.changed": {"set": _set(_but(_SUMMARY, "note"), _CLEARABLE)},
+    "summary.changed": {"set": _set(_but(_SUMMARY, "note"), _CLEARABLE, empty=True)},
 }
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "project.created": ("name",), "project.changed": ("set",),
@@ -356,7 +366,7 @@ _OF_ALL: Final[Mapping[str, Callable[[str], Fields]]] = {
     "claim.taken": lambda of: {"holder": _optional(_label), "expires_at": _time},
     "claim.taken_over": lambda of: {"holder": _optional(_label), "expires_at": _time},
     "claim.released": lambda of: {"lapsed": _flag},
-    "restated": lambda of: {"state": _STATES[of], "touched": _touched, **_COPIED},
+    "restated": lambda of: {"state": _STATES[of], "touched": _touched, "copies": _copies, **_COPIED},
     "withdrawn": lambda of: {"touched": _touched},
     "forgotten": lambda of: {"touched": _touched, **({"note": _id, "number": _ITEM["number"]} if of == "item" else {})},
     "merged": lambda of: {"into": _id},

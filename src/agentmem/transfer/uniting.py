@@ -78,11 +78,15 @@ class _Uniting:
 
     def checks(self, record: int, here: int) -> None:
         """Add the names that a declaration lacks."""
-        (mine,) = self._unit.one("SELECT names FROM checks WHERE id = ?", (here,))
-        (theirs,) = self._file.one("SELECT names FROM checks WHERE id = ?", (record,))
+        mine, my_origin = self._unit.one("SELECT names, origin FROM checks WHERE id = ?", (here,))
+        theirs, their_origin = self._file.one("SELECT names, origin FROM checks WHERE id = ?", (record,))
         both = list(dict.fromkeys((*plain(mine), *plain(theirs))))
         if both != plain(mine):
-            self._append("checks.changed", {"set": {"names": list(validate.tokens(both, "check"))}}, here)
+            changed: dict[str, Any] = {"names": list(validate.tokens(both, "check"))}
+            least = validate.less_trusted(my_origin, self._numbers.origin(their_origin))
+            if least != my_origin:
+                changed["origin"] = least
+            self._append("checks.changed", {"set": changed}, here)
 
     def links(self, record: int, here: int) -> None:
         """Add the links that lead from an entity; those that lead to it came with what they lead from."""

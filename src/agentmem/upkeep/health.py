@@ -56,6 +56,7 @@ def verify(ledger: Ledger, *, replayed: bool, independent: bool, head: Head | No
     with database.read(long=True) as connection:
         ended = log_ended(connection)
         problems = [f"log: {ended}"] if ended else []
+        problems += import_ended(connection)
         problems += index_counted(connection) + pages_checked(connection)
         if replayed:
             problems += replay.differences(connection, KINDS, FUNCTIONS) + texts_counted(connection)
@@ -142,6 +143,14 @@ def log_ended(connection: Any) -> str:
     if max(known) <= last:
         return ""
     return f"the log ends at event {last}, and the tables tell of event {max(known)}: later events are lost"
+
+
+def import_ended(connection: Any) -> list[str]:
+    """Whether the import of a whole log was interrupted, so that the store has only the beginning of that."""
+    row = connection.execute("SELECT value FROM meta WHERE name = 'importing'").fetchone()
+    if row is None:
+        return []
+    return [f"log: the import of a log that ends at event {row[0]} was not finished; import the same export once more"]
 
 
 def texts_counted(connection: apsw.Connection, *, at_most: int = 20) -> list[str]:

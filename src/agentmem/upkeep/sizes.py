@@ -14,6 +14,12 @@ from agentmem.records.projects import KindSize, kind_sizes
 
 TABLES: Final = ("note", "entity", "mark", "link", "item", "checkpoint", "summary")
 
+# Rows that stay for an undo, of what no answer has: items off their list, and what belongs to a note that was taken back.
+_LIVE: Final = {
+    "item": "SELECT count(*) FROM item JOIN note ON note.id = item.note WHERE item.removed = 0",
+    "summary": "SELECT count(*) FROM summary JOIN note ON note.id = summary.note",
+}
+
 
 @frozen
 class TableSize:
@@ -49,7 +55,7 @@ class Stats:
         first_at: The time of the oldest event, None where there is none. Microseconds since 1970 UTC, as all times.
         last_at: The time of the latest event.
         projects: The number of projects.
-        records: How many of each type, in the store.
+        records: How many of each type, in the store; items that were taken off their list are left out.
         purge_pending: Something was purged, and a copy of it may still be in the write-ahead log.
         blobs: The number of long texts that the log keeps once, however many events have them.
         blob_bytes: Of these; None where the log was not asked for.
@@ -93,7 +99,7 @@ def stats(view: View, *, log: bool, tables: bool) -> Stats:
         _time(view, "min"),
         _time(view, "max"),
         view.number("SELECT count(*) FROM project"),
-        {table: view.number(f"SELECT count(*) FROM {table}") for table in TABLES},
+        {table: view.number(_LIVE.get(table, f"SELECT count(*) FROM {table}")) for table in TABLES},
         view.row("SELECT 1 FROM meta WHERE name = 'purge'") is not None,
         view.number("SELECT count(*) FROM blob"),
         view.number("SELECT coalesce(sum(octet_length(text)), 0) FROM blob") if log else None,

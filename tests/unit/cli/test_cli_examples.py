@@ -25,6 +25,7 @@ NOT_RUN = {
     "nmap-to-jsonl scan.xml | agentmem put host --rows -": "no such program",
     "git diff --stat | agentmem add fact \"What the branch changes\" --parent 2 --body -": "a pipe",
     "export AGENTMEM_CLAIM=$(agentmem claim 12 --run worker-1 --quiet)": "a variable of the shell",
+    "agentmem release --run worker-1 --claim 7f6c0a...": "a token that only a claim has",
     "agentmem release 12 --claim 7f6c0a...": "a token that only a claim has",
     "agentmem log --follow --kind note.added": "goes on for ever",
     "agentmem confirm 41 --origin user": "at a terminal only",

@@ -68,6 +68,8 @@ READINGS = (
     (("marks", "host:web-1"), "later"),
     (("links", "2"), "supports"),
     (("checklist", "show", "2"), "Later"),
+    (("review", "--older-than", "0"), "Later"),
+    (("history",), "Later"),
 )
 
 
@@ -99,6 +101,19 @@ def test_a_time_is_a_moment_too(cli: Cli, goal: str) -> None:
     assert cli.json("get", goal, "--at", shown)["id"] == int(goal)
     assert cli.json("get", goal, "--at", shown.removesuffix("Z"))["id"] == int(goal)
     assert "The log ends at event 2" in cli.error("list", "--at", "20010101", code=Exit.NOT_FOUND)["why"]
+
+
+def test_a_search_of_the_past_is_refused_by_name(cli: Cli) -> None:
+    """`find --at` says that a past has no search, and what takes --at instead."""
+    assert "A past has no search" in cli.error("find", "x", "--at", "1", code=Exit.USAGE)["what"]
+
+
+def test_the_past_is_exported(cli: Cli, goal: str) -> None:
+    """`export --at` writes the log up to that event and no more."""
+    cli.run("add", "fact", "Later")
+    cli.run("export", "then.jsonl", "--at", goal)
+    assert "Later" not in Path("then.jsonl").read_text("utf-8")
+    assert "Check example.com" in Path("then.jsonl").read_text("utf-8")
 
 
 def test_the_past_is_not_written(cli: Cli, goal: str) -> None:
@@ -223,6 +238,7 @@ def test_a_purge_that_waits_for_a_reader_says_so(cli: Cli, goal: str) -> None:
         connection.execute("SELECT count(*) FROM event").fetchall()
         done = cli.run("forget", goal, "--yes").stdout
     assert "pending: free pages and write-ahead log" in done
+    assert "not cleaned yet (somebody is reading, or there is no room): a later write does it" in done
     cleaned = next(line for line in done.splitlines() if line.startswith("cleaned: "))
     assert "write-ahead log" not in cleaned
     cli.run("add", "fact", "Next")

@@ -11,7 +11,7 @@ from agentmem.adapters.cli.keys import NewKey, new_key, new_key_options
 from agentmem.adapters.cli.options import command
 from agentmem.adapters.cli.progress import Progress, working
 from agentmem.adapters.cli.session import Session
-from agentmem.adapters.cli.shown import head_text
+from agentmem.adapters.cli.shown import head_text, number
 
 if TYPE_CHECKING:
     from agentmem.store import Store
@@ -66,7 +66,7 @@ def restore(session: Session, source: str, target: str | None, new_key_file: str
         session.out.say(f"its key is in {session.given['key_file']}")
 
 
-@command("export", verbs=("export",))
+@command("export", verbs=("export",), past=True)
 @click.argument("path")
 @click.option("--under", metavar="REF", help="Only this note or entity, all beneath it, and what belongs to these.")
 def export(session: Session, store: Store, path: str, under: str | None) -> None:
@@ -101,7 +101,7 @@ def _copied(session: Session, done: Backup | Restored, fresh: NewKey) -> None:
         out.value(done, key_path=fresh.path)
         return
     out.text(str(done.path))
-    out.say(f"checked: {done.events:,} events, {done.bytes:,} bytes, head {head_text(done.head)}")
+    out.say(f"checked: {number(done.events, 'event')}, {number(done.bytes, 'byte')}, head {head_text(done.head)}")
     if fresh.path is not None:
         out.say(f"its key is in {fresh.path}")
     for notice in done.notices:

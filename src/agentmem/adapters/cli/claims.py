@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import click
 
 from agentmem import limits
 from agentmem.adapters.cli import options
 from agentmem.adapters.cli.options import command
 from agentmem.adapters.cli.session import Session
-from agentmem.adapters.cli.shown import many, when
+from agentmem.adapters.cli.shown import ids, inline, many, number, remarks, when
 from agentmem.types import Entity, Item
 
 if TYPE_CHECKING:
@@ -80,13 +81,27 @@ def _name(store: Store, record: int) -> str:
 def release(session: Session, store: Store, refs: tuple[str, ...]) -> None:
     """Give claims back.
 
-    Those of REFS, or all that --claim and --run hold. One that nobody holds is passed over.
+    Those of REFS, or all of the run of --run whose token is given by --claim. Without the token a claim of another
+    process is not given back, whatever --run says. One that nobody holds is passed over.
 
     Examples:
-      agentmem release --run worker-1
+      agentmem release --run worker-1 --claim 7f6c0a...
       agentmem release 12 --claim 7f6c0a...
     """
-    many(session.out, store.release(refs or None))
+    done, out = store.release(refs or None), session.out
+    kept = () if refs else tuple(one for one in store.claims() if one.run == store.actor.run and not one.mine)
+    if kept:
+        of = f"the run {inline(kept[0].run)}" if kept[0].run else "no run"
+        notice = (
+            f"{number(len(kept), 'claim')} of {of} not given back: {ids([one.record for one in kept])}."
+            " That needs the token which agentmem claim printed: --claim TOKEN or AGENTMEM_CLAIM; else they lapse"
+        )
+        done = attrs.evolve(done, notices=(*done.notices, notice))
+    if kept and not done.changed and not out.json:
+        out.text("nothing given back")
+        remarks(out, done.notices)
+    else:
+        many(out, done)
 
 
 @command("claims", verbs=("claims",))

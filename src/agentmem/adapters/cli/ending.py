@@ -14,7 +14,7 @@ from agentmem.adapters.cli.options import Command, command
 from agentmem.adapters.cli.output import complain, is_terminal
 from agentmem.adapters.cli.progress import working
 from agentmem.adapters.cli.session import Session
-from agentmem.adapters.cli.shown import head_text, ids, inline, remarks
+from agentmem.adapters.cli.shown import NOT_CLEANED, counts, head_text, ids, inline, number, remarks
 
 if TYPE_CHECKING:
     from agentmem.store import Store
@@ -186,11 +186,12 @@ def _shown(session: Session, store: Store, planned: Receipt, word: str) -> None:
 def _lines(receipt: Receipt, word: str, store: Store | None = None) -> Iterator[str]:
     """A receipt for people; of a plan with the titles of what would go, of a purge without any text of it."""
     would = "would be " if receipt.dry_run else ""
-    counts = ", ".join(f"{number:,} {of}" for of, number in receipt.types.items())
-    yield f"{would}{word}: {counts}" + ("" if store is not None and word == "purged" else f": {ids(receipt.ids)}")
+    yield f"{would}{word}: {counts(receipt.types)}" + (
+        "" if store is not None and word == "purged" else f": {ids(receipt.ids)}"
+    )
     if store is not None and word == "purged":
         yield from _titles(store, receipt.ids)
-    yield f"{would}erased: {len(receipt.events):,} events: {ids(sorted(receipt.events))}"
+    yield f"{would}erased: {number(len(receipt.events), 'event')}: {ids(sorted(receipt.events))}"
     if receipt.detached:
         yield f"{would}changed, since they point at it: {ids(receipt.detached)}"
     if receipt.also_found_in:
@@ -198,7 +199,7 @@ def _lines(receipt: Receipt, word: str, store: Store | None = None) -> Iterator[
     if receipt.cleaned:
         yield f"cleaned: {', '.join(receipt.cleaned)}"
     if receipt.wal_pending:
-        yield "pending: free pages and write-ahead log, which somebody is using; the next writer cleans them"
+        yield f"pending: free pages and write-ahead log: {NOT_CLEANED}"
     if receipt.survives:
         yield f"survives: {'; '.join(receipt.survives)}"
     if receipt.head is not None and not receipt.dry_run:

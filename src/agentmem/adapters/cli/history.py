@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _before = click.option("--before", type=int, metavar="SEQ", help="Only what happened before this event.")
 
 
-@command("history", verbs=("history",))
+@command("history", verbs=("history",), past=True)
 @click.argument("ref", required=False)
 @click.option("--shallow", is_flag=True, help="Of a note: without its checklist, summary and checkpoints.")
 @click.option("--under", metavar="REF", help="Of this note or entity and everything beneath it.")
@@ -174,7 +174,7 @@ def _undone(session: Session, done: Undone, *, dry_run: bool) -> None:
     else:
         out.say("nothing to take back")
     if done.passed_over:
-        out.say(f"passed over, being claims, purged, or taken back already: {ids(done.passed_over)}")
+        out.say(f"passed over (claims, or what was purged or taken back already): {ids(done.passed_over)}")
     if done.repeated:
         out.say("repeated: nothing was written again")
     remarks(out, done.notices)

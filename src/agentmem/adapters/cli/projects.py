@@ -10,7 +10,7 @@ from agentmem.adapters.cli import options
 from agentmem.adapters.cli.ending import asking, dry_run_option, purged
 from agentmem.adapters.cli.options import command, common_options
 from agentmem.adapters.cli.session import Session
-from agentmem.adapters.cli.shown import counts, inline, remarks, sizes, when, written
+from agentmem.adapters.cli.shown import counts, inline, number, remarks, sizes, when, written
 
 if TYPE_CHECKING:
     from agentmem.store import Store
@@ -90,11 +90,11 @@ def projects_stats(session: Session, store: Store, name: str | None, log: bool) 
     rows = [
         ("project", f"{found.project.id} {found.project.name or ''}".rstrip()),
         ("notes", counts(found.notes)),
-        ("entities", counts(found.entities)),
+        ("entities", counts(found.entities, kinds=True)),
         ("others", counts({
             "mark": found.marks, "item": found.items, "checkpoint": found.checkpoints, "summary": found.summaries,
         })),
-        ("events", f"{found.events:,}" + ("" if found.bytes is None else f", {found.bytes:,} bytes")),
+        ("events", f"{found.events:,}" + ("" if found.bytes is None else f", {number(found.bytes, 'byte')}")),
     ]  # fmt: skip
     out.text("\n".join(f"{title:<10} {value}".rstrip() for title, value in rows))
     if found.log is not None:
@@ -123,7 +123,7 @@ def projects_merge(session: Session, store: Store, name: str, collisions: Any, r
     if out.json:
         out.value(done)
         return
-    out.text(f"{done.changed:,} records moved into {store.project}")
+    out.text(f"{number(done.changed, 'record')} moved into {store.project}")
     for met in done.collisions:
         out.text(f"{met.type}:{inline(met.key)} was in both, {met.kept} and {met.other}: {inline(met.outcome)}")
     if done.repeated:

@@ -59,7 +59,7 @@ def left(
     session.out.answer(store.left(_task(session, task, whole), type=of_type, limit=limit, budget=budget))
 
 
-@command("review", verbs=("review",))
+@command("review", verbs=("review",), past=True)
 @click.argument("task", required=False)
 @click.option(
     "--older-than",
@@ -95,6 +95,13 @@ def _task(session: Session, task: str | None, whole: bool) -> str | None:
     return task or session.task
 
 
+def _no_search_then(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.UsageError(
+            "A past has no search: the index has the words of now. list, tree, query and history take --at."
+        )
+
+
 @command("find", verbs=("find",))
 @click.argument("query", nargs=-1, required=True)
 @click.option("--kind", metavar="KIND", help="A kind of note, or entity, item, checkpoint, summary.")
@@ -103,6 +110,7 @@ def _task(session: Session, task: str | None, whole: bool) -> str | None:
 @click.option("--about", metavar="REF", help="About this entity.")
 @click.option("--tag", metavar="TAG", help="With this tag.")
 @click.option("--everywhere", is_flag=True, help="In all projects of the store.")
+@click.option("--at", callback=_no_search_then, expose_value=False, hidden=True)
 @options.limit(10)
 @options.after("cursor")
 def find(session: Session, store: Store, query: tuple[str, ...], everywhere: bool, **filters: Any) -> None:

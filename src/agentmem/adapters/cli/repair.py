@@ -14,7 +14,7 @@ from agentmem.adapters.cli.keys import new_key, new_key_options
 from agentmem.adapters.cli.options import command
 from agentmem.adapters.cli.progress import working
 from agentmem.adapters.cli.session import Session
-from agentmem.adapters.cli.shown import head_text
+from agentmem.adapters.cli.shown import head_text, number
 
 if TYPE_CHECKING:
     from agentmem.upkeep.salvage import Salvaged
@@ -97,12 +97,12 @@ def salvage(
 
 def _lines(done: Salvaged) -> Iterator[str]:
     yield str(done.path)
-    yield f"whole: {done.events:,} events, head {head_text(done.head)}"
+    yield f"whole: {number(done.events, 'event')}, head {head_text(done.head)}"
     if done.first_lost is not None:
         yield f"lost: from event {done.first_lost} on; the last that anything tells of is {done.last_known}"
         yield f"why: {done.why}"
         kept = "" if done.remainder is None else f", and are in {done.remainder}"
-        yield f"later: {done.later:,} events can be read{kept}"
+        yield f"later: {number(done.later, 'event')} can be read{kept}"
 
 
 COMMANDS = {made.name: made for made in (doctor, salvage)}

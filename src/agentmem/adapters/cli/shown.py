@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agentmem.adapters.cli.output import Output
 from agentmem.adapters.cli.values import iso, plain
@@ -49,9 +49,9 @@ def many(out: Output, done: WrittenMany, *, names: Sequence[str] | None = None) 
         out.value(done, **({} if names is None else {"refs": list(names)}))
         return
     counts = [
-        f"{number} {word}"
-        for number, word in ((done.created, "created"), (done.changed, "changed"), (done.unchanged, "unchanged"))
-        if number
+        f"{count} {word}"
+        for count, word in ((done.created, "created"), (done.changed, "changed"), (done.unchanged, "unchanged"))
+        if count
     ]
     if names is None:
         out.text(", ".join(counts) or "nothing to do")
@@ -113,9 +113,23 @@ def entities_table(out: Output, entities: Sequence[Entity]) -> None:
     )
 
 
-def counts(numbers: Mapping[str, int]) -> str:
-    """Numbers by name in a line, those of nothing left out."""
-    return ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number) or "none"
+NOT_CLEANED: Final = "not cleaned yet (somebody is reading, or there is no room): a later write does it"
+"""What is said of a purge whose free pages and write-ahead log are not rid of the text."""
+
+
+def number(count: int, one: str) -> str:
+    """`1 event`, `2,000 events`, `3 entities`."""
+    if count == 1:
+        return f"1 {one}"
+    if one.endswith("s"):  # checks, a record that is named so
+        return f"{count:,} {one}"
+    return f"{count:,} {f'{one[:-1]}ies' if one.endswith(('ty', 'ry')) else f'{one}s'}"
+
+
+def counts(numbers: Mapping[str, int], *, kinds: bool = False) -> str:
+    """Numbers by name in a line, those of nothing left out; `kinds` that users named stay as these wrote them."""
+    parts = (f"{count:,} {name}" if kinds else number(count, name) for name, count in numbers.items() if count)
+    return ", ".join(parts) or "none"
 
 
 def sizes(out: Output, found: Iterable[KindSize]) -> None:

@@ -13,7 +13,7 @@ from agentmem.adapters.cli.options import command
 from agentmem.adapters.cli.output import complain, is_terminal
 from agentmem.adapters.cli.progress import working
 from agentmem.adapters.cli.session import Session, key_words
-from agentmem.adapters.cli.shown import compact, counts, head_text, sizes, when
+from agentmem.adapters.cli.shown import NOT_CLEANED, compact, counts, head_text, number, sizes, when
 
 if TYPE_CHECKING:
     from agentmem.engine.keys import ResolvedKey
@@ -60,17 +60,46 @@ def key() -> None:
 def key_where(session: Session) -> None:
     """Where the key of the store is looked for and found. The key itself is not shown.
 
+    If no place has a key that opens the file, all are listed with what was found there, and the exit code is 4.
+
     Examples:
       agentmem key where --json
     """
+    from agentmem.errors import WrongKey
+
     out = session.out
-    found = _resolved(session)
+    try:
+        found = _resolved(session)
+    except WrongKey:
+        _unfound(session)
+        return
     source = "key_file" if session.given.get("key_file") else found.source.value
     path = session.given.get("key_file") or found.path
     if out.json:
         out.value({"source": source, "path": path and str(path), "store": session.path})
     else:
         out.text(source if path is None else f"{source} {path}")
+
+
+def _unfound(session: Session) -> None:
+    """No key fits: where one was looked for, and how to name another."""
+    from agentmem.engine.lookup import places_looked_in
+
+    out, looked = session.out, places_looked_in(session.path.resolve())
+    next = (
+        "Give the key the file has now: --key-file PATH, AGENTMEM_KEY_FILE, AGENTMEM_KEY or --ask-key."
+        " If it is one of these, the first page is damaged: agentmem doctor"
+    )
+    if out.json:
+        places = [
+            {"source": one.source.value, "path": one.path and str(one.path), "found": one.found} for one in looked
+        ]
+        out.value({"source": None, "path": None, "store": session.path, "looked_in": places, "next": next})
+    else:
+        lines = [f"  {one.source.value}{'' if one.path is None else f' {one.path}'}: {one.found}" for one in looked]
+        out.text("\n".join([f"no key that was found opens {session.path}", *lines]))
+        out.say(f"next: {next}")
+    click.get_current_context().exit(Exit.WRONG_KEY)
 
 
 @command("export", store=None, group=key)
@@ -129,7 +158,10 @@ def stats(session: Session, store: Store, log: bool, tables: bool) -> None:
         return
     rows = [
         ("path", str(found.path)),
-        ("file", f"{found.file_bytes:,} bytes, log {found.wal_bytes:,} bytes, {found.free_pages:,} free pages"),
+        (
+            "file",
+            f"{number(found.file_bytes, 'byte')}, log {number(found.wal_bytes, 'byte')}, {number(found.free_pages, 'free page')}",
+        ),
         (
             "events",
             f"{found.events:,}" + (f", {when(found.first_at)} to {when(found.last_at)} UTC" if found.events else ""),
@@ -141,10 +173,10 @@ def stats(session: Session, store: Store, log: bool, tables: bool) -> None:
     if project is None:
         rows.append(("", "nothing was written in it yet"))
     else:
-        rows += [("  notes", counts(project.notes)), ("  entities", counts(project.entities))]
+        rows += [("  notes", counts(project.notes)), ("  entities", counts(project.entities, kinds=True))]
     if found.purge_pending:
         rows.append(
-            ("pending", "a purge: what was purged may still be in the write-ahead log; the next writer finishes")
+            ("pending", f"a purge: what was purged may still be in free pages and write-ahead log; {NOT_CLEANED}")
         )
     out.text("\n".join(f"{name:<10} {value}".rstrip() for name, value in rows))
     if found.log is not None:
@@ -182,7 +214,7 @@ def verify(session: Session, replay: bool, independent: bool, head: str | None, 
     if out.json:
         out.value(found, sound=bool(found))
     elif found:
-        out.text(f"sound: {found.events:,} events, head {head_text(found.head)}")
+        out.text(f"sound: {number(found.events, 'event')}, head {head_text(found.head)}")
     else:
         out.text("\n".join(found.problems))
     if not found:
