@@ -297,6 +297,13 @@ def test_claims_go_from_process_to_process(cli: Process) -> None:
     _, err = cli.run("update", "2", "--status", "active", "--run", "w", code=Exit.HELD)
     assert "[held]" in err
     cli.run("update", "2", "--status", "active", "--run", "w", AGENTMEM_CLAIM=token)
+    out, err = cli.run("release", "--run", "w")
+    assert out == "nothing given back\n"
+    assert "1 claim of the run w not given back: 2." in err
+    assert "--claim TOKEN" in err
+    assert "not given back" in json.loads(cli.run("release", "--run", "w", "--json")[0])["notices"][0]
+    _, err = cli.run("update", "2", "--status", "active", "--author", "b", code=Exit.HELD)
+    assert "run w" in err
     cli.run("release", "--run", "w", AGENTMEM_CLAIM=token)
     cli.run("update", "2", "--status", "done")
 

@@ -92,9 +92,7 @@ def copied_in(store: Store, directory: Path, number: int, how: str) -> None:
             store.undo(undone.events)
 
 
-def fill(
-    store: Store, commands: list[Command], endings: list[tuple[str, int]], directory: Path | None = None
-) -> None:
+def fill(store: Store, commands: list[Command], endings: list[tuple[str, int]], directory: Path | None = None) -> None:
     """Write by random commands, then take back, redact and forget some of it."""
     views = [store.acting(author="ana", run="one"), store.acting(author="bob", run="two")]
     for number, command in enumerate(commands):

@@ -195,3 +195,18 @@ def test_a_checklist_has_a_limit(store: Store, step: int) -> None:
         store.checklists.add(step, "One too many")
     store.checklists.remove(step, 2)
     store.checklists.add(step, "In its place")
+
+
+def test_an_item_off_its_list_is_told_apart_from_one_that_never_was(store: Store) -> None:
+    """By note and number too: its creation was undone, it was removed, or there is none."""
+    note = store.notes.add("goal", "Check").id
+    store.checklists.add(note, "First")
+    made = store.checklists.add(note, "Second").ids[0]
+    by = store.undo(made).events[0]
+    with pytest.raises(NotFound, match=rf"Item {note}\.2 is no more: its creation was undone by event {by}"):
+        store.get(f"{note}.2")
+    store.checklists.remove(note, 1)
+    with pytest.raises(NotFound, match=rf"Item {note}\.1 was removed from its checklist by event"):
+        store.get(f"{note}.1")
+    with pytest.raises(NotFound, match=rf"There is no item {note}\.9"):
+        store.get(f"{note}.9")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentmem import Conflict, Held, LimitExceeded, NotFound, Scope, Store
+from agentmem import Conflict, Held, InvalidInput, LimitExceeded, NotFound, Scope, Store
 from agentmem.limits import ATTRS_PER_ENTITY
 from agentmem.types import Merged
 
@@ -147,3 +147,28 @@ def test_entities_are_not_united_beyond_what_one_may_have(store: Store) -> None:
     with pytest.raises(LimitExceeded, match="keep_both"):
         store.projects.merge("old", collisions="merge")
     assert store.log.head() == head
+
+
+def test_text_from_elsewhere_does_nothing_to_a_whole_project(store: Store, other: Store) -> None:
+    """A page on the web neither merges nor renames."""
+    web = store.acting(origin="web")
+    for call in (lambda: web.projects.merge("old", collisions="merge"), lambda: web.projects.rename("mine")):
+        with pytest.raises(InvalidInput, match="web"):
+            call()
+
+
+def test_expected_checks_are_trusted_no_more_than_who_named_them(store: Store) -> None:
+    """Names that come in from elsewhere, by a merge or by a declaration, lower the whole."""
+    store.entities.expect("host", ["tls"])
+    store.in_project("old").acting(origin="web").entities.expect("host", ["evil"])
+    store.projects.merge("old")
+    (declared,) = store.entities.expected("host")
+    assert (declared.names, declared.origin) == (("tls", "evil"), "web")
+    assert store.verify(replay=True).problems == ()
+
+
+def test_an_entity_that_another_run_holds_is_not_united(store: Store, other: Store) -> None:
+    """Neither the one that comes in nor the one that stays is changed beneath its holder."""
+    store.acting(run="elsewhere").claim("host:a")
+    with pytest.raises(Held):
+        store.projects.merge("old", collisions="merge")

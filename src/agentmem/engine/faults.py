@@ -59,7 +59,7 @@ def translated(error: BaseException, path: Path) -> AgentMemError | None:
             return Corrupt(
                 f"{path} is damaged",
                 why=_text(error),
-                next="Run agentmem verify to see how far, and restore a backup to another path.",
+                next="Run agentmem doctor to see how far, and restore a backup to another path.",
             )
         case apsw.ReadOnlyError():
             return ReadOnly(f"{path} cannot be written to", why=_text(error), next="Open it without read_only.")

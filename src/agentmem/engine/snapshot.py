@@ -30,7 +30,7 @@ from agentmem.errors import AgentMemError, Corrupt, DiskFull, IoFailed, StoreExi
 __all__ = ["Amend", "Inspect", "backup_to", "free_check", "second_opinion", "sound_check", "taken"]
 
 Amend: TypeAlias = Callable[[apsw.Connection], None]
-"""Changes a copy before it is checked, inside a transaction that is committed afterwards."""
+"""Changes a copy before it is checked, inside a transaction that is committed afterwards; no trigger runs, no view is read."""
 
 Inspect: TypeAlias = Callable[[Any], None]
 """Looks at a finished copy through a connection of stock SQLCipher (DB-API, reading only); raises where it is not sound."""
@@ -157,6 +157,9 @@ def _written(temporary: Path, raw: RawKey | None) -> Iterator[Connection]:
 
 def _amend(temporary: Path, raw: RawKey | None, amend: Amend) -> None:
     with _written(temporary, raw) as connection:
+        # The source may come from anybody: what it declares is not to run when the amendment writes.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
         connection.execute("BEGIN IMMEDIATE")
         amend(connection)
         connection.execute("COMMIT")

@@ -10,7 +10,7 @@ from agentmem.limits import KEY_CHARS
 from agentmem.log.canonical import plain
 from agentmem.records import claims, entity_rows, entity_writes, tree, validate
 from agentmem.records.base import Unit
-from agentmem.records.projects import project_named
+from agentmem.records.projects import project_named, refuse_untrusted
 from agentmem.types import Collision, Merged, Origin
 
 Policy: TypeAlias = Literal["refuse", "keep_both", "merge"]
@@ -33,6 +33,7 @@ SELECT record FROM lease WHERE record IN (
 
 def merge(unit: Unit, name: str, collisions: Policy) -> Merged:
     """The command behind `store.projects.merge`: all of the project `name` goes into the view's."""
+    refuse_untrusted(unit, "merges no projects")
     source = project_named(unit, name)
     target = unit.project
     if source == target:

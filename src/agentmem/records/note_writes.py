@@ -161,7 +161,7 @@ def update(unit: Unit, ref: Ref, given: Mapping[str, Any], expected: int | None)
     _may_rule(unit, note, changes)
     if changes.keys() & _TEXT:
         lowered = unit.lowered(note.origin)
-        if lowered and note.confirmed_at is not None:
+        if note.confirmed_at is not None and (lowered or unit.actor.origin in UNTRUSTED):
             lowered |= {"confirmed_at": None, "confirmed_by": None}  # what was confirmed was another text
         changes |= lowered
     event = unit.append("note.changed", {"set": changes}, record=found, project=note.project)

@@ -12,11 +12,11 @@ import apsw
 from attrs import frozen
 
 from agentmem import limits
-from agentmem.errors import UNSEEN, Conflict, NotFound, shown
+from agentmem.errors import UNSEEN, Conflict, InvalidInput, NotFound, shown
 from agentmem.log.kinds import EventKind
 from agentmem.records import validate
 from agentmem.records.base import Namespace, Source, Unit, View
-from agentmem.types import Event, Project, Written
+from agentmem.types import UNTRUSTED, Event, Project, Written
 
 COLUMNS: Final = "id, name, created_at, revision"
 
@@ -110,6 +110,7 @@ class Projects(Namespace):
         name = validate.project(name)
 
         def command(unit: Unit) -> Written:
+            refuse_untrusted(unit, "renames no project")
             row = unit.row(f"SELECT {COLUMNS} FROM project WHERE name = ?", (self._binding.project,))
             if row is None:
                 raise NotFound(f"There is no project {shown(self._binding.project)}")
@@ -162,6 +163,16 @@ def kind_sizes(view: View, project: int | None) -> tuple[KindSize, ...]:
     {"" if project is None else "WHERE project = ?"} GROUP BY project, kind ORDER BY bytes DESC, project, kind
     """
     return tuple(KindSize(*row) for row in view.rows(sql, () if project is None else (project,)))
+
+
+def refuse_untrusted(unit: Unit, what: str) -> None:
+    """Refuse that text from elsewhere does something to a whole project.
+
+    Raises:
+        InvalidInput: The actor's origin is not trusted.
+    """
+    if unit.actor.origin in UNTRUSTED:
+        raise InvalidInput(f"Text from {unit.actor.origin} {what}", next="Let an agent or a person decide")
 
 
 def default_project(directory: Path | str | None = None) -> str:

@@ -239,6 +239,7 @@ class UpkeepVerbs(Facade):
         new_key: Key | None = None,
         remainder: str | os.PathLike[str] | None = None,
         head: Head | None = None,
+        salt_from: str | os.PathLike[str] | None = None,
     ) -> Salvaged:
         """Make a new store of what can be read of a damaged one: its log, as far as the chain holds, replayed.
 
@@ -247,7 +248,7 @@ class UpkeepVerbs(Facade):
         remembered requests; claims are void.
 
         Args:
-            path: The damaged file. Its first 16 bytes must be sound.
+            path: The damaged file. Its first 16 bytes, the salt, must be sound, or `salt_from` given.
             to: The new file, never one that exists.
             key: The key of the damaged file; looked for where `open` does if None.
             new_key: A key for the new file; the damaged one's if None.
@@ -255,8 +256,11 @@ class UpkeepVerbs(Facade):
                 readable by its owner alone; `seq` to `session_chain` as they were stored, `texts` the long texts in them.
             head: A head that was noted earlier: says which store it is where the file has forgotten, and the log is taken
                 only as far as it agrees with it.
+            salt_from: A backup of the store that opens with the same key, where the first 16 bytes of the damaged file are
+                lost: they are the same in both. Nothing else of it is read.
 
         Raises:
+            InvalidInput: `remainder` and `to` are one file; or `salt_from` has no salt.
             StoreExists: There is something at `to` or `remainder`, or a left-over of another database beside `to`.
             StoreMissing: There is no such directory.
             KeyMissing, WrongKey: No key, or no page of the file is authentic under it.
@@ -271,9 +275,11 @@ class UpkeepVerbs(Facade):
         from agentmem.upkeep.salvage import salvage
 
         rest = None if remainder is None else validate.path(remainder, "remainder")
+        salt = None if salt_from is None else validate.path(salt_from, "salt_from")
         return salvage(
-            validate.path(path), validate.path(to, "to"), key=key, new_key=new_key, remainder=rest, head=head
-        )
+            validate.path(path), validate.path(to, "to"), key=key, new_key=new_key, remainder=rest, head=head,
+            salt_from=salt,
+        )  # fmt: skip
 
     @classmethod
     def doctor(cls, path: str | os.PathLike[str], *, key: Key | None = None, repair: bool = False) -> Diagnosis:

@@ -14,8 +14,9 @@ from agentmem.engine.connection import cipher_check
 from agentmem.engine.database import Database
 from agentmem.engine.faults import translated
 from agentmem.engine.files import wal_readers
-from agentmem.engine.keys import Key
+from agentmem.engine.keys import SALT_BYTES, Key
 from agentmem.engine.migrations import SCHEMA
+from agentmem.engine.pages import first_page
 from agentmem.engine.scan import Scan, runs, scan, waiting
 from agentmem.errors import AgentMemError, Corrupt, KeyMissing, NewerFile, NotAStore, ReadOnly, WrongKey, shown
 from agentmem.log import replay
@@ -25,7 +26,7 @@ from agentmem.types import Head
 from agentmem.upkeep import health
 from agentmem.upkeep.copies import quiet, real_path, store_id
 from agentmem.upkeep.diagnosis import Diagnosis, Finding, Severity, of_error
-from agentmem.upkeep.proof import Proven, prove
+from agentmem.upkeep.proof import Proven, ends_early, prove
 from agentmem.upkeep.surroundings import around, pids_told, place
 from agentmem.upkeep.trees import Hit, hits, schema_differences
 
@@ -33,6 +34,10 @@ __all__ = ["Examination", "doctor"]
 
 _SALVAGE: Final = "Restore a backup, or have Store.salvage read what is left into a new file."
 _REPAIR: Final = "A repair makes it anew from the log, where that is whole."
+_SALT: Final = (
+    "A backup of this store that opens with the same key begins with the same 16 bytes: Store.salvage takes them from it"
+    " with salt_from=."
+)
 _ORDER: Final = {Severity.FAULT: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
@@ -74,8 +79,10 @@ class Examination:
         scan: What the bytes of the file tell.
         hit: What the damaged pages belong to, where that can be told.
         structure: What SQLite says is wrong with trees and tables, without the full-text index.
+        differing: What of the schema is not as it should be.
         index: What is wrong with the full-text index.
         replayed: Where projections and texts differ from the log.
+        short: Whether the file ends before the last page that its first page tells of.
         head: The end of the log, if its chain holds.
     """
 
@@ -88,9 +95,11 @@ class Examination:
         self.scan: Scan | None = None
         self.hit: Hit | None = None
         self.structure: list[str] = []
+        self.differing: list[str] = []
         self.index: list[str] = []
         self.replayed: list[str] = []
         self.head: Head | None = None
+        self.short = False
 
     def run(self) -> None:
         """Look at everything, from outside in, until something bars the way."""
@@ -126,13 +135,7 @@ class Examination:
         try:
             self.proven = prove(self.path, self.key)
         except WrongKey as error:
-            self.add(
-                error.code,
-                Severity.FAULT,
-                "No page of the file is authentic under the key: it is the wrong one, or the file is no store of agentmem,"
-                " or its first 16 bytes were changed, without which no key fits.",
-                "Check where the key comes from: `agentmem key where` says it. A copy made by backup has the same 16 bytes.",
-            )
+            self._unproven(error)
         except (KeyMissing, NotAStore) as error:
             self.findings.append(of_error(error, safe=isinstance(error, KeyMissing)))
         except AgentMemError as error:  # a key of no accepted form, a key file that others may read
@@ -140,6 +143,21 @@ class Examination:
         else:
             if self.proven.raw is None:
                 self.add("not_encrypted", Severity.NOTE, "The file is not encrypted.", "")
+
+    def _unproven(self, error: WrongKey) -> None:
+        if any(first_page(self.path)[:SALT_BYTES]):
+            what = (
+                "No page of the file is authentic under the key: it is the wrong one, or the file is no store of agentmem,"
+                " or its first 16 bytes were changed, without which no key fits."
+            )
+            next = f"Check where the key comes from: `agentmem key where` says it. {_SALT}"
+        else:
+            what = (
+                "The first 16 bytes of the file, the salt without which no key fits, are zeros: so whether the key is the"
+                " right one, and what else is damaged, can't be told."
+            )
+            next = _SALT
+        self.add(error.code, Severity.FAULT, what, next, safe=False)
 
     def _wal(self, found: Scan) -> Iterator[Finding]:
         wal = found.wal
@@ -157,9 +175,11 @@ class Examination:
             yield Finding("wal_damaged", Severity.FAULT, what, safe=False, next=_SALVAGE)
 
     def _pages(self, found: Scan, proven: Proven) -> Iterator[Finding]:
-        if found.rest:
+        if found.rest or self.short:
             what = (
-                f"The file ends {found.rest} bytes behind its last whole page: it was cut, or something was appended."
+                f"The file ends after {found.pages} pages, and its first page tells of more: it was cut."
+                if self.short
+                else f"The file ends {found.rest} bytes behind its last whole page: it was cut, or something was appended."
             )
             yield Finding("file_cut", Severity.FAULT, what, safe=False, next=_SALVAGE)
         if not proven.first_page:
@@ -197,14 +217,15 @@ class Examination:
                 return
             except AgentMemError as error:
                 if proven.first_page:
+                    self.short = isinstance(error, Corrupt) and ends_early(self.path, proven.raw)
                     self._unreadable("does not open", error)
                 return
+            self._part("schema", lambda: self._schema(database))
             if self.scan is not None and self.scan.lost:
                 # After a page that fails SQLite finds fault with every other: its own check would say nothing.
                 self.hit = hits(database, self.scan.lost)
             else:
                 self._part("structure", lambda: self._structure(database))
-            self._part("schema", lambda: self._schema(database))
             self._part("chain", lambda: self._chain(database))
             if self.head is not None:
                 self._part("replay", lambda: self._replay(database))
@@ -234,6 +255,8 @@ class Examination:
             self._unreadable(f"could not be looked at for its {name}", Corrupt("A text is no text any more"))
         except apsw.Error as error:
             typed = translated(error, self.path)
+            if typed is None and isinstance(error, apsw.SQLError) and self.differing:
+                typed = Corrupt(str(error))  # what the statement asks for is among what is missing or not of ours
             if typed is None:
                 raise
             self._unreadable(f"could not be looked at for its {name}", typed)
@@ -256,10 +279,12 @@ class Examination:
 
     def _schema(self, database: Database) -> None:
         with database.read() as connection:
-            differing = schema_differences(connection)
-        if differing:
-            self.structure += differing
-            what = f"Tables, indexes or triggers are not as this version makes them: {', '.join(differing[:5])}."
+            self.differing = schema_differences(connection)
+        if self.differing:
+            self.structure += self.differing
+            some = ", ".join(shown(name) for name in self.differing[:5])
+            more = ", …" if len(self.differing) > 5 else ""
+            what = f"Tables, indexes or triggers are not as this version makes them: {some}{more}."
             self.add("schema_differs", Severity.FAULT, what, _REPAIR)
 
     def _chain(self, database: Database) -> None:
@@ -313,5 +338,9 @@ class Examination:
         if row is not None:
             readers = wal_readers(self.path)
             who = f": {pids_told(readers)} is reading" if readers else ""
-            what = f"A purge is pending: what was purged may still be in the write-ahead log{who}."
-            self.add("purge_pending", Severity.WARNING, what, "End long readings; the next write finishes it.")
+            what = (
+                f"A purge is pending: what was purged may still be in the file or its write-ahead log{who}. Either somebody"
+                " was reading, or the disk had no room; nothing is lost."
+            )
+            next = "End long readings, or make room on the disk: a later write finishes it."
+            self.add("purge_pending", Severity.WARNING, what, next)

@@ -76,6 +76,8 @@ def pages_checked(connection: apsw.Connection) -> list[str]:
         if getattr(error, "extendedresult", 0) != apsw.SQLITE_CORRUPT_VTAB:
             raise
         lines.append("FTS5 can't read its own index")
+    except apsw.SQLError:
+        lines.append("FTS5 has no index, or lacks a table of it")
     found = connection.execute("PRAGMA quick_check(20)").fetchall()
     lines += [line for (told,) in found for line in str(told).splitlines()]
     return [f"page: {line}" for line in lines if line != "ok" and not line.startswith("*** in database")]
@@ -83,6 +85,8 @@ def pages_checked(connection: apsw.Connection) -> list[str]:
 
 def index_counted(connection: apsw.Connection) -> list[str]:
     """Whether the full-text index was made by this analyser and holds one row for each indexed record."""
+    if not _index_there(connection):
+        return ["index: there is none, or it lacks a table"]
     found = ["index: made by another analyser"] if indexed.made_by_other(connection) else []
     expected = connection.execute(
         """
@@ -98,6 +102,15 @@ def index_counted(connection: apsw.Connection) -> list[str]:
     return found
 
 
+def _index_there(connection: apsw.Connection) -> bool:
+    """Whether SQLite finds a full-text index to read: neither its table is missing nor one of those beneath it."""
+    try:
+        connection.execute("SELECT rowid FROM search LIMIT 1").fetchall()
+    except apsw.SQLError:
+        return False
+    return True
+
+
 def index_compared(database: Database, *, at_most: int = 20) -> list[str]:
     """Where a row of the full-text index is not what the analyser makes of its record.
 
@@ -108,7 +121,7 @@ def index_compared(database: Database, *, at_most: int = 20) -> list[str]:
     after = 0
     while len(found) < at_most:
         with database.read() as connection:
-            if indexed.made_by_other(connection):
+            if indexed.made_by_other(connection) or not _index_there(connection):
                 break
             records = indexed.piece(connection, after, _ROWS)
             last = records[-1][0] if len(records) == _ROWS else limits.INT_MAX

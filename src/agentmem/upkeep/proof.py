@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import apsw
 from attrs import frozen
 
-from agentmem.engine.faults import wrong_key
+from agentmem.engine.connection import cipher_set, close_quietly, connection_bare
+from agentmem.engine.faults import rethrow, wrong_key
 from agentmem.engine.files import size_of
-from agentmem.engine.keys import Key, RawKey, ResolvedKey, stretch
+from agentmem.engine.keys import SALT_BYTES, Key, RawKey, ResolvedKey, stretch
 from agentmem.engine.lookup import KeyFinder
 from agentmem.engine.pages import PAGE_BYTES, PLAIN_HEADER, PageMac, RawFile, encrypted_check, first_page, key_fits
-from agentmem.errors import AgentMemError, NotAStore, StoreMissing
+from agentmem.errors import AgentMemError, InvalidInput, NotAStore, StoreMissing
 
-__all__ = ["Proven", "prove"]
+__all__ = ["Proven", "ends_early", "prove", "salt_of"]
 
 _LOOKED_AT: Final = 64  # pages, spread over the file
 
@@ -34,7 +36,7 @@ class Proven:
     first_page: bool
 
 
-def prove(path: Path, key: Key | None) -> Proven:
+def prove(path: Path, key: Key | None, *, salt: bytes | None = None) -> Proven:
     """Find the key of a file, also where its first page is damaged but for the salt. Changes no byte.
 
     A plain file, as its first bytes tell, has none.
@@ -42,9 +44,10 @@ def prove(path: Path, key: Key | None) -> Proven:
     Args:
         path: The file, without symbolic links.
         key: The key, looked for where `Store.open` does if None.
+        salt: The salt to take in place of the first 16 bytes of the file.
 
     Raises:
-        InvalidInput, KeyMissing: There is no key to try.
+        InvalidInput, KeyMissing: There is no key to try; or the file is plain and a salt was given.
         WrongKey: No page is authentic under any key that was found.
         NotAStore: The file is empty, too short, no regular file, or plain and a key was given.
         StoreMissing: There is none.
@@ -56,10 +59,14 @@ def prove(path: Path, key: Key | None) -> Proven:
     seen = b""
     while True:
         page = first_page(path)
-        if page[:16] == PLAIN_HEADER and key is None:
+        if page[:16] == PLAIN_HEADER:
+            if salt is not None:
+                raise InvalidInput(f"{path} is not encrypted, so it has no salt", next="Leave salt_from out.")
+            if key is not None:
+                raise NotAStore(f"{path} is not encrypted, and a key was given", next="Leave the key out.")
             return Proven(None, None, first_page=True)
         encrypted_check(path, page)
-        found = _tried(path, page, key)
+        found = _tried(path, page, key, page[:SALT_BYTES] if salt is None else salt)
         # A checkpoint of another process may be half done with the page: only the same bytes twice are a verdict.
         if isinstance(found, Proven) and (found.first_page or page == seen):
             return found
@@ -68,15 +75,63 @@ def prove(path: Path, key: Key | None) -> Proven:
         seen = page
 
 
-def _tried(path: Path, page: bytes, key: Key | None) -> Proven | AgentMemError:
+def salt_of(path: Path) -> bytes:
+    """The salt of an encrypted file: its first 16 bytes.
+
+    Raises:
+        StoreMissing: There is no such file.
+        InvalidInput: It is plain, too short, or its salt is gone too.
+    """
+    if not path.is_file():
+        raise StoreMissing(f"There is no file at {path}", next="Correct the path.")
+    salt = first_page(path)[:SALT_BYTES]
+    if len(salt) < SALT_BYTES or salt == PLAIN_HEADER or not any(salt):
+        raise InvalidInput(f"{path} does not begin with a salt", next="Name a backup that opens with the same key.")
+    return salt
+
+
+def ends_early(path: Path, raw: RawKey | None) -> bool:
+    """Whether the file has fewer pages than its first page says, without a write-ahead log that would tell otherwise.
+
+    SQLite then refuses even to read the header, except where it may read a schema that it can't trust.
+
+    Args:
+        path: A file with a sound first page.
+        raw: Its key and salt, None for a plain one.
+    """
+    return _header_refused(path, raw, trusting=False) and not _header_refused(path, raw, trusting=True)
+
+
+def _header_refused(path: Path, raw: RawKey | None, *, trusting: bool) -> bool:
+    try:
+        # Immutable: no file is made beside it, whoever has it open.
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        connection = connection_bare(f"{path.as_uri()}?immutable=1", flags)
+        try:
+            connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # which would forbid the next
+            connection.config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, int(trusting))
+            if raw is not None:
+                cipher_set(connection, raw)
+            # The one reading that needs no schema: what fails is the look at the first page.
+            connection.execute("PRAGMA user_version").fetchall()
+        finally:
+            close_quietly(connection)
+    except (apsw.CorruptError, apsw.NotADBError):
+        return True
+    except apsw.Error as error:
+        rethrow(error, path)
+    return False
+
+
+def _tried(path: Path, page: bytes, key: Key | None, salt: bytes) -> Proven | AgentMemError:
     """The key that pages of the file prove, or why there is none."""
     finder = KeyFinder(path, key)
     named = finder.named()
-    candidates, failed = ([named], wrong_key(path)) if named is not None else finder.searched(page[:16])
-    tried = [(each, stretch(each.material, page[:16])) for each in candidates]
+    candidates, failed = ([named], wrong_key(path)) if named is not None else finder.searched(salt)
+    tried = [(each, stretch(each.material, salt)) for each in candidates]
     for found, raw in tried:
         if key_fits(path, page, raw):
-            return Proven(found, raw, first_page=True)
+            return Proven(found, raw, first_page=page[:SALT_BYTES] == salt)
     for found, raw in tried:
         if _any_authentic(path, raw):
             return Proven(found, raw, first_page=False)

@@ -49,7 +49,8 @@ def mend(seen: Examination) -> tuple[list[str], list[Finding]]:
         return [], []
     done, refused = take_away(seen.path), []
     damaged = seen.scan is not None and bool(seen.scan.lost or seen.scan.rest)
-    if not (damaged or seen.structure or seen.replayed or seen.index):
+    barred = seen.head is None and any(finding.code == "unreadable" for finding in seen.findings)
+    if not (damaged or barred or seen.structure or seen.replayed or seen.index):
         return done, []
     if seen.head is None or seen.proven is None or (damaged and (seen.hit is None or not seen.hit.derived)):
         what = "Nothing was made anew: it would be made of the log, and that is not whole."
@@ -144,6 +145,12 @@ def _file_anew(path: Path, proven: Proven, head: Head) -> list[str]:
                 next="Use Store.salvage.",
             )
         kept = _swap(path, temporary)
+    except apsw.SQLError as error:
+        raise Corrupt(
+            "A table that can't be made anew from the log is missing or changed",
+            why=str(error),
+            next="Use Store.salvage.",
+        ) from error
     except apsw.Error as error:
         rethrow(error, path)
     except AgentMemError:
@@ -211,7 +218,7 @@ def _leases(connection: Connection) -> list[tuple[Any, ...]]:
     """The claims in force. Where their table is what is damaged they have ended."""
     try:
         return connection.execute("SELECT record, holder, run, secret, taken_at, expires_at FROM lease").fetchall()
-    except apsw.CorruptError:
+    except (apsw.CorruptError, apsw.SQLError):  # the latter where there is no such table
         return []
 
 

@@ -16,11 +16,12 @@ from agentmem.engine.keys import Key
 from agentmem.engine.migrations import SCHEMA
 from agentmem.engine.pages import PLAIN_HEADER, first_page
 from agentmem.engine.snapshot import free_check
-from agentmem.errors import Corrupt
+from agentmem.errors import Corrupt, InvalidInput, shown
 from agentmem.records.cleaning import epoch_raise
 from agentmem.records.kinds import FUNCTIONS
 from agentmem.types import Head
 from agentmem.upkeep.copies import Inspection, key_notice, quiet, real_path
+from agentmem.upkeep.trees import schema_differences
 
 __all__ = ["Restored", "begin_anew", "restore"]
 
@@ -91,6 +92,8 @@ def _copied(
     if frozen and before is None:
         return None
     plain = real.is_file() and first_page(real)[:16] == PLAIN_HEADER
+    if plain and key is not None:
+        raise InvalidInput(f"A key was given, and {real} is not encrypted", next="Leave the key out.")
     amendment, inspection = _Amendment(), Inspection()
     try:
         with Database.open(
@@ -142,7 +145,20 @@ class _Amendment:
         self.claims = 0
 
     def __call__(self, connection: apsw.Connection) -> None:
+        _schema_check(connection)
         self.claims = begin_anew(connection)
+
+
+def _schema_check(connection: apsw.Connection) -> None:
+    """Refuse a copy with a table, index, view or trigger that is not of ours: it would go on to act in the new store."""
+    differing = schema_differences(connection)
+    if differing:
+        some = ", ".join(shown(name) for name in differing[:5])
+        raise Corrupt(
+            "The source does not have the schema of a store, and nothing was kept of it",
+            why=f"These are missing, changed or not of agentmem: {some}{', …' if len(differing) > 5 else ''}",
+            next="Run agentmem doctor on it; Store.salvage takes its log alone into a new file.",
+        )
 
 
 def begin_anew(connection: apsw.Connection) -> int:

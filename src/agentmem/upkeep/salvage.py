@@ -21,7 +21,7 @@ from attrs import frozen
 
 from agentmem.engine.connection import connect
 from agentmem.engine.faults import no_directory
-from agentmem.engine.files import file_system_check, io_failed, private_file_make, publish, temporary_beside
+from agentmem.engine.files import beside, file_system_check, io_failed, private_file_make, publish, temporary_beside
 from agentmem.engine.keys import SALT_BYTES, Key, RawKey, given_key, stretch
 from agentmem.engine.leaves import Leaves
 from agentmem.engine.migrations import SCHEMA
@@ -32,7 +32,7 @@ from agentmem.errors import AgentMemError, Corrupt, InvalidInput
 from agentmem.log import blobs, chain
 from agentmem.types import Head
 from agentmem.upkeep.copies import real_path
-from agentmem.upkeep.proof import Proven, prove
+from agentmem.upkeep.proof import Proven, prove, salt_of
 from agentmem.upkeep.rebuild import EVENT_COLUMNS, Material, build, opening_of
 
 __all__ = ["Salvaged", "salvage"]
@@ -106,13 +106,14 @@ def salvage(
     new_key: Key | None,
     remainder: str | os.PathLike[str] | None,
     head: Head | None,
+    salt_from: str | os.PathLike[str] | None = None,
 ) -> Salvaged:
     """Make a new store of what can be read of a damaged one; see `Store.salvage`."""
     source, target = real_path(path), real_path(to)
-    rest = _rest_check(remainder)
+    rest = _rest_check(remainder, target)
     free_check(Path(to) if os.path.lexists(to) else target)
     file_system_check(target)
-    proven = prove(source, key)
+    proven = prove(source, key, salt=None if salt_from is None else salt_of(real_path(salt_from)))
     raw = _new_raw(proven, new_key)
     with ExitStack() as stack:
         _hold(stack, source, proven)
@@ -149,11 +150,17 @@ def salvage(
     )
 
 
-def _rest_check(remainder: str | os.PathLike[str] | None) -> Path | None:
+def _rest_check(remainder: str | os.PathLike[str] | None, target: Path) -> Path | None:
     """Where the remainder goes, refused where that can't be."""
     if remainder is None:
         return None
     rest = real_path(remainder)
+    # SQLite would take what has the name of a write-ahead log or journal for a part of the new store.
+    if rest in (target, *(beside(target, suffix) for suffix in ("-wal", "-shm", "-journal"))):
+        raise InvalidInput(
+            "The remainder would have the name of the new store, or of a file that belongs to it",
+            next="Give remainder= a name of its own.",
+        )
     if os.path.lexists(remainder):
         raise taken(rest)
     if not rest.parent.is_dir():

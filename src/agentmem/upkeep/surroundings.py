@@ -35,23 +35,26 @@ _TEMPORARY: Final = r"\.{1,2}%s\.([0-9]+)-[0-9a-f]{16}\.tmp(?:\.[0-9]+-[0-9a-f]{
 def place(path: Path) -> Finding | None:
     """Why there can't be a store at a path; None where there may be one."""
     if not path.parent.is_dir():
-        return _fault("no_directory", "There is no such directory.", "Correct the path.")
+        return _fault("no_directory", "There is no such directory.", "Correct the path.", safe=True)
     wal = " Its write-ahead log is still there." if path.name and size_of(beside(path, "-wal")) else ""
     if not os.path.lexists(path):
-        return _fault("no_file", f"There is no file at the path.{wal}", "Correct the path, or restore a backup to it.")
+        # Where nothing ever was nothing is lost; a write-ahead log tells of a store whose file is gone.
+        next = "Correct the path, or restore a backup to it."
+        return _fault("no_file", f"There is no file at the path.{wal}", next, safe=not wal)
     if not path.is_file():
-        return _fault("not_a_file", "What is there is not a regular file.", "Choose another path.")
+        return _fault("not_a_file", "What is there is not a regular file.", "Choose another path.", safe=True)
     if size_of(path) == 0:
         return _fault(
             "empty_file",
             f"The file is empty, which a store never is: it was cut, or made by something else.{wal}",
             "Restore a backup to another path.",
+            safe=False,
         )
     return None
 
 
-def _fault(code: str, what: str, next: str) -> Finding:
-    return Finding(code, Severity.FAULT, what, safe=False, next=next)
+def _fault(code: str, what: str, next: str, *, safe: bool) -> Finding:
+    return Finding(code, Severity.FAULT, what, safe, next)
 
 
 def around(path: Path, *, waiting: int) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from command_line import Cli
@@ -167,7 +168,7 @@ def test_nothing_is_purged_without_yes(cli: Cli, goal: str) -> None:
     cli.run("add", "step", "One", "--parent", goal)
     head = cli.head()
     shown = cli.run("forget", goal, code=Exit.USAGE)
-    assert shown.stdout.startswith("would be purged: 2 note\n  2 note Check example.com\n  3 note One\n")
+    assert shown.stdout.startswith("would be purged: 2 notes\n  2 note Check example.com\n  3 note One\n")
     assert "nothing was purged" in shown.stderr
     assert cli.run("forget", goal, "--dry-run").stdout == shown.stdout
     planned = json.loads(cli.run("forget", goal, "--json", code=Exit.USAGE).stdout)
@@ -183,7 +184,7 @@ def test_a_receipt_tells_all_but_the_text(cli: Cli, goal: str) -> None:
     done = cli.run("forget", made, "--yes")
     lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())
     assert lines["purged"] == f"1 note: {made}"
-    assert lines["erased"] == f"1 events: {made}"
+    assert lines["erased"] == f"1 event: {made}"
     assert lines["changed, since they point at it"] == goal
     assert lines["the same text stands also in"] == other
     assert "write-ahead log" in lines["cleaned"]
@@ -305,3 +306,18 @@ def test_a_review_proposes(cli: Cli, goal: str) -> None:
         "questions"
     ]
     assert cli.head() == head
+
+
+def test_one_is_one(cli: Cli, goal: str) -> None:
+    """Counts of one thing are in the singular, of the record and its events in a receipt too."""
+    fact = cli.out("add", "fact", "One")
+    shown = cli.out("forget", fact, "--dry-run")
+    assert shown.startswith("would be purged: 1 note\n")
+    assert "erased: 1 event: " in shown
+    cli.run("checklist", "add", fact, "First", "Second")
+    cli.run("checklist", "remove", f"{fact}.1")
+    stats = cli.json("stats")
+    assert stats["records"]["item"] == stats["project"]["items"] == 1
+    assert "1 item" in cli.out("stats")
+    cli.run("checklist", "add", fact, "Third")
+    assert "2 items" in cli.out("projects", "stats")

@@ -154,6 +154,26 @@ def test_a_new_key_goes_into_the_file_that_is_named(cli: Cli, goal: str, tmp_pat
     cli.run("left", "--key-file", "new.key", code=Exit.WRONG_KEY)
 
 
+def test_where_a_key_is_looked_for_is_told_though_none_opens_the_file(cli: Cli, goal: str, tmp_path: Path) -> None:
+    """`key where` lists the places and what is in each, with the code of a wrong key and never as that error."""
+    cli.environment["AGENTMEM_KEY"] = None
+    cli.run("init", "--db", "other.db")  # makes the default key file
+    cli.run("left", code=Exit.WRONG_KEY)
+    done = cli.run("key", "where", code=Exit.WRONG_KEY)
+    default = tmp_path / "config" / "agentmem" / "key"
+    assert f"default_file {default}: a key, which does not open the file" in done.stdout
+    assert "environment: AGENTMEM_KEY is not set" in done.stdout
+    assert ".key: no such file" in done.stdout
+    assert "--key-file" in done.stderr
+    assert "[wrong_key]" not in done.output
+    assert default.read_text("utf-8").strip().removeprefix("hex:") not in done.output
+    found = cli.json("key", "where", code=Exit.WRONG_KEY)
+    assert found["source"] is None
+    assert [one["source"] for one in found["looked_in"]] == [
+        "environment", "environment_file", "keyring", "store_file", "default_file",
+    ]  # fmt: skip
+
+
 # Damage
 
 

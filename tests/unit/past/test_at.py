@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -325,3 +326,27 @@ def test_above_the_limit_one_project_is_folded(store: Store, monkeypatch: pytest
         assert connection.execute("SELECT count(*) FROM note").get == 2
     assert store.in_project("other").at(last).notes.list()[0].id == other.id
     assert not store.at(3).moment.partial
+
+
+@pytest.mark.parametrize("rest", [(), ("third",)])
+def test_the_way_to_a_project_that_had_the_name_then_is_one(store: Store, rest: tuple[str, ...]) -> None:
+    """Where another project had the name at the moment the error says how to read it, and that works."""
+    then = store.notes.add("fact", "Of then").id
+    name = store.project
+    store.in_project("two").notes.add("fact", "Of two")
+    store.in_project("two").projects.merge(name)
+    for other in rest:
+        store.in_project(other).notes.add("fact", "Of another")
+    store.notes.add("fact", "Of now")
+    with pytest.raises(NotFound) as met:
+        store.at(then)
+    way = re.search(rf"in_project\('(\w+)'\)\.at\({then}\)\.in_project\('(\w+)'\)", str(met.value))
+    assert way is not None
+    with store.in_project(way[1]).at(then) as past:
+        assert [note.title for note in past.in_project(way[2]).notes.list()] == ["Of then"]
+
+
+def test_a_date_as_text_is_refused_by_what_is_wanted(store: Store) -> None:
+    """Text is no time: the error names datetime."""
+    with pytest.raises(InvalidInput, match="datetime"):
+        store.at(time="2026-11-30")  # type: ignore[arg-type]

@@ -340,3 +340,28 @@ def test_what_a_record_keeps_is_not_looked_for_elsewhere(store: Store) -> None:
     note = store.notes.add("fact", "The same title here", body="an earlier body")
     store.notes.update(note, body="another body")
     assert store.redact(note).also_found_in == ()
+
+
+def test_a_request_id_of_a_purge_stands_for_no_other_purge(store: Store) -> None:
+    """Another record, another verb: a mismatch, and nothing is purged. The same again: repeated."""
+    first, second = store.notes.add("fact", "One to go"), store.notes.add("fact", "One to stay")
+    host = store.entities.put("host", "a")
+    store.forget(first, request_id="q")
+    for call in (
+        lambda: store.forget(second, request_id="q"),
+        lambda: store.redact(second, request_id="q"),
+        lambda: store.forget("host:a", request_id="q"),
+        lambda: store.notes.add("fact", "x", request_id="q"),
+    ):
+        with pytest.raises(RequestMismatch):
+            call()
+    assert store.forget(first, request_id="q").repeated
+    store.forget("host:a", request_id="h")
+    assert store.forget("host:a", request_id="h").ids == (host.id,)
+
+
+def test_the_deletion_of_one_s_own_project_can_be_repeated(store: Store) -> None:
+    """Though it is not found by its name any more."""
+    store.notes.add("fact", "One")
+    done = store.projects.delete("acme", request_id="q")
+    assert store.projects.delete("acme", request_id="q").ids == done.ids

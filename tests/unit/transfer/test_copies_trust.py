@@ -44,6 +44,26 @@ def test_a_view_of_untrusted_text_imports_nothing_more_trusted(whole: Path, anot
     assert {note.origin for note in other.notes.list(limit=100)} == {"web"}
 
 
+def test_names_that_an_untrusted_file_adds_make_a_declaration_untrusted(
+    store: Store, tmp_path: Path, another: Another
+) -> None:
+    """Which checks are expected is text too, and says where it came from; that travels on."""
+    store.entities.expect("host", ["tls", "evil"])
+    store.export(tmp_path / "p.jsonl", project="acme")
+    other = another("b")
+    other.entities.expect("host", ["tls"])
+    other.import_(tmp_path / "p.jsonl", origin="import", collisions="merge")
+    with other.database.read() as connection:
+        assert connection.execute("SELECT names, origin FROM checks").fetchall() == [('["tls","evil"]', "import")]
+    for scope in ({}, {"project": "acme"}):
+        other.export(tmp_path / f"{len(scope)}.jsonl", **scope)
+        third = another(f"c{len(scope)}")
+        third.import_(tmp_path / f"{len(scope)}.jsonl")
+        with third.database.read() as connection:
+            assert connection.execute("SELECT origin FROM checks").get == "import"
+        assert third.verify(replay=True).problems == ()
+
+
 # Hostile files
 
 
@@ -69,6 +89,28 @@ HOSTILE = {
     "a project": header("note.added", kind="project.created", type="project", payload={"name": "x"}),
     "another type": payload("note.added", 1, parent=4),
     "title of two lines": payload("note.added", title="one\ntwo"),
+    "nothing set": payload("note.changed", set={}),
+    "a checkpoint moved nowhere": header("checkpoint.written", kind="checkpoint.changed", payload={"set": {}}),
+    "taken back for good": lambda lines: lines.insert(
+        -1,
+        {
+            **event(lines, "entity.added"),
+            "seq": lines[-2]["seq"] + 1,
+            "record": event(lines, "entity.added")["seq"],
+            "kind": "entity.withdrawn",
+            "payload": {},
+        },
+    ),
+    "part of another for good": lambda lines: lines.insert(
+        -1,
+        {
+            **event(lines, "entity.added"),
+            "seq": lines[-2]["seq"] + 1,
+            "record": event(lines, "entity.added")["seq"],
+            "kind": "entity.merged",
+            "payload": {"into": 1},
+        },
+    ),
     "position endless": payload("note.changed", set={"position": float("inf")}),
     "erased": lambda lines: (
         event(lines, "item.changed").update(erased=True, digest="0" * 64),

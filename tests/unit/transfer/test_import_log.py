@@ -168,25 +168,90 @@ def test_an_interrupted_import_goes_on(store: Store, tmp_path: Path, another: An
     assert other.verify(replay=True).problems == ()
 
 
-def test_whoever_writes_into_a_half_imported_store_is_not_overwritten(
-    store: Store, tmp_path: Path, another: Another
-) -> None:
-    """The import says that the store holds something else, and leaves that alone."""
+def test_nobody_writes_into_a_half_imported_store(store: Store, tmp_path: Path, another: Another) -> None:
+    """A write, a copy and logs are refused until the import has come to its end, and verify tells of it."""
     with store.transaction():
         store.entities.put_many("page", keys=[f"p{number}" for number in range(5000)])
     store.export(tmp_path / "log.jsonl")
+    store.export(tmp_path / "copy.jsonl", project="acme")
+    (tmp_path / "log.md").write_text("# A task\n\n- one\n", "utf-8")
     events = store.log.head().seq
     other = another("b")
-    written: list[int] = []
+    refused: list[int] = []
 
     def write_beside(done: int, total: int) -> None:
-        if done > events and not written:
-            written.append(other.notes.add("fact", "mine").id)
+        if events < done < total:
+            for write in (
+                lambda: other.notes.add("fact", "mine"),
+                lambda: other.import_(tmp_path / "copy.jsonl"),
+                lambda: other.import_(tmp_path / "log.md"),
+            ):
+                with pytest.raises(Conflict, match=f"ends at event {events}"):
+                    write()
+            refused.append(done)
+        if len(refused) == 2:
+            raise StopError
 
-    with pytest.raises(Conflict, match="other events"):
+    with pytest.raises(StopError):
         other.import_(tmp_path / "log.jsonl", progress=write_beside)
-    assert other.notes.get(written[0]).title == "mine"
+    assert other.log.head().seq < events
+    (problem,) = other.verify(replay=True).problems
+    assert str(events) in problem
+    assert other.entities.query("page", limit=1)
+    other.import_(tmp_path / "log.jsonl")
     assert other.verify(replay=True).problems == ()
+    assert other.log.head() == store.log.head()
+    assert other.notes.add("fact", "mine").id == events + 1
+
+
+def test_an_earlier_export_does_not_end_the_import_of_a_later_one(
+    store: Store, tmp_path: Path, another: Another
+) -> None:
+    """The store has a part of a log until it has the last event of the latest export that was begun."""
+    store.notes.add("goal", "one")
+    store.export(tmp_path / "first.jsonl")
+    with store.transaction():
+        store.entities.put_many("page", keys=[f"p{number}" for number in range(5000)])
+    store.export(tmp_path / "second.jsonl")
+    events = store.log.head().seq
+    other = another("b")
+
+    def stop(done: int, total: int) -> None:
+        if done > events:
+            raise StopError
+
+    with pytest.raises(StopError):
+        other.import_(tmp_path / "second.jsonl", progress=stop)
+    other.import_(tmp_path / "first.jsonl")
+    with pytest.raises(Conflict, match="Import the same export"):
+        other.notes.add("fact", "mine")
+    other.import_(tmp_path / "second.jsonl")
+    assert other.notes.add("fact", "mine").id == events + 1
+
+
+def test_the_answer_has_the_head_of_the_store_as_verify_takes_it(
+    store: Store, log: Path, tmp_path: Path, another: Another
+) -> None:
+    """Also where the store has gone on since the export; an export says the head it has."""
+    head = store.log.head()
+    made = store.export(tmp_path / "again.jsonl")
+    assert made.text.endswith(f"head {head.store}:{head.seq}:{head.chain}")
+    other = another("b")
+    assert other.import_(log).text.endswith(f"head {head.store}:{head.seq}:{head.chain}")
+    other.notes.add("fact", "later")
+    now = other.log.head()
+    done = other.import_(log)
+    assert (done.added, done.head) == (0, head)
+    assert done.text.endswith(f"head {now.store}:{now.seq}:{now.chain}")
+
+
+def test_a_log_is_not_screened_for_credentials_and_says_so(store: Store, tmp_path: Path, another: Another) -> None:
+    """It comes in event for event, whatever the store refuses or masks otherwise."""
+    store.notes.add("fact", "password = hunter2hunter2XYZ")
+    store.export(tmp_path / "log.jsonl")
+    done = another("b", credentials="refuse").import_(tmp_path / "log.jsonl")
+    assert "credentials='refuse'" in done.notices[-1]
+    assert not any("credentials=" in notice for notice in another("c").import_(tmp_path / "log.jsonl").notices)
 
 
 # Arguments

@@ -160,7 +160,8 @@ def stats(session: Session, store: Store, log: bool, tables: bool) -> None:
         ("path", str(found.path)),
         (
             "file",
-            f"{number(found.file_bytes, 'byte')}, log {number(found.wal_bytes, 'byte')}, {number(found.free_pages, 'free page')}",
+            f"{number(found.file_bytes, 'byte')}, log {number(found.wal_bytes, 'byte')},"
+            f" {number(found.free_pages, 'free page')}",
         ),
         (
             "events",
