@@ -24,12 +24,10 @@ from agentmem.types import Head
 KEY = bytes(range(32))
 PROPERTY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ENDINGS = st.lists(
-    st.tuples(
-        st.sampled_from(("undo", "redo", "redact", "redact_attr", "forget", "merge", "unmerge")), st.integers(0, 40)
-    ),
+    st.tuples(st.sampled_from(("undo", "redo", "redact", "redact_attr", "forget", "merge")), st.integers(0, 40)),
     max_size=4,
 )
-# Also what comes in by a copy, and is taken back or brought again.
+# Also merges that are undone, and what comes in by a copy and is taken back or brought again.
 ANY_ENDINGS = st.lists(
     st.tuples(
         st.sampled_from(

@@ -330,3 +330,11 @@ def test_claims_are_no_part_of_a_replay(store: Store, hosts: list[int]) -> None:
     """Leases are operational state: a replay makes none, and finds no difference."""
     store.claim(hosts)
     assert store.verify(replay=True).problems == ()
+
+
+def test_a_refusal_names_author_and_run(store: Store) -> None:
+    """Who is refused learns both labels of the holder: the run tells whose token is needed."""
+    note = store.notes.add("goal", "Check").id
+    store.acting(author="bob", run="r9").claim(note)
+    with pytest.raises(Held, match=r"author bob, run r9"):
+        store.notes.update(note, title="Other")

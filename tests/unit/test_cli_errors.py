@@ -91,7 +91,7 @@ def test_codes_never_change() -> None:
         (("resume", "--ask-key"), Exit.USAGE, "--key-file"),
         (("key", "export"), Exit.USAGE, "--yes"),
         (("undo",), Exit.USAGE, "--of-run"),
-        (("undo", "2", "--of-run", "r7"), Exit.USAGE, "one way"),
+        (("undo", "--of-request", "q", "--of-run", "r7"), Exit.USAGE, "exclude each other"),
         (("undo", "--run", "r7"), Exit.USAGE, "--of-run"),
         (("undo", "99"), Exit.NOT_FOUND, "[not_found]"),
         (("forget",), Exit.USAGE, "--whole-project"),

@@ -60,11 +60,13 @@ def test_the_exported_key_opens_it(path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_key_that_fits_nowhere_is_not_shown(path: Path, tmp_path: Path) -> None:
-    """Where none of the keys there are opens the store, `key where` and `key export` say that, not where one is."""
+    """Where none of the keys there are opens the store, `key export` says that, and `key where` lists the places."""
     run(path, "init")
     (tmp_path / "config" / "agentmem" / "key").write_text("another\n")
-    for arguments in (("key", "where"), ("key", "export", "--yes")):
-        assert run(path, *arguments, code=4)["code"] == "wrong_key"
+    assert run(path, "key", "export", "--yes", code=4)["code"] == "wrong_key"
+    result = CliRunner().invoke(agentmem, ["key", "where", "--json"], env={"AGENTMEM_DB": str(path)})
+    assert (result.exit_code, json.loads(result.stdout)["source"]) == (4, None)
+    assert "another" not in result.output
 
 
 def test_init_again_says_where_the_own_key_is(path: Path) -> None:

@@ -188,7 +188,8 @@ def _way_to(root: Database, moment: Moment, project: int, then: Mapping[int, str
         then: The projects there were at the moment, by id.
     """
     with root.read(alone=True) as connection:
-        now = dict(connection.execute("SELECT id, name FROM project WHERE name IS NOT NULL").fetchall())
+        rows: Any = connection.execute("SELECT id, name FROM project WHERE name IS NOT NULL").fetchall()
+    now: dict[int, str] = dict(rows)
     own = now.get(project)
     if own is None and moment.partial:
         return "Ask for a later event: the log is too long for a view of a project that has no name now"

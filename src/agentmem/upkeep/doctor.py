@@ -145,7 +145,8 @@ class Examination:
                 self.add("not_encrypted", Severity.NOTE, "The file is not encrypted.", "")
 
     def _unproven(self, error: WrongKey) -> None:
-        if any(first_page(self.path)[:SALT_BYTES]):
+        lost = not any(first_page(self.path)[:SALT_BYTES])
+        if not lost:
             what = (
                 "No page of the file is authentic under the key: it is the wrong one, or the file is no store of agentmem,"
                 " or its first 16 bytes were changed, without which no key fits."
@@ -157,7 +158,7 @@ class Examination:
                 " right one, and what else is damaged, can't be told."
             )
             next = _SALT
-        self.add(error.code, Severity.FAULT, what, next, safe=False)
+        self.add(error.code, Severity.FAULT, what, next, safe=not lost)
 
     def _wal(self, found: Scan) -> Iterator[Finding]:
         wal = found.wal
@@ -270,9 +271,11 @@ class Examination:
 
     def _structure(self, database: Database) -> None:
         with database.read(long=True) as connection:
-            for line in health.pages_checked(connection):
-                (self.index if "fts5" in line.casefold() else self.structure).append(line)
-        for line in self.structure:
+            lines = health.pages_checked(connection)
+        self.index += [line for line in lines if "fts5" in line.casefold()]
+        broken = [line for line in lines if "fts5" not in line.casefold()]
+        self.structure += broken
+        for line in broken:
             # Pages that are all authentic and do not fit together are of several moments: a copy made in parts, a write
             # that never reached the disk. What else is missing then nothing tells.
             self.add("structure", Severity.FAULT, f"SQLite finds: {shown(line)}.", _REPAIR, safe=False)

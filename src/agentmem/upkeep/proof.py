@@ -108,7 +108,6 @@ def _header_refused(path: Path, raw: RawKey | None, *, trusting: bool) -> bool:
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = connection_bare(f"{path.as_uri()}?immutable=1", flags)
         try:
-            connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # which would forbid the next
             connection.config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, int(trusting))
             if raw is not None:
                 cipher_set(connection, raw)

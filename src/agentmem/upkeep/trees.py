@@ -19,6 +19,7 @@ __all__ = ["Hit", "hits", "schema_differences"]
 # What can't be made anew from the log: the log itself, its texts, and what says which store it is. Claims end by
 # themselves, and a request that is not remembered is at worst done twice.
 _ROOTS: Final = frozenset(("event", "blob", "meta", "request", "sqlite_schema"))
+_SCHEMA_ROWS: Final = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 _NAMES: Final = "SELECT name, tbl_name, type FROM sqlite_schema WHERE rootpage > 0 ORDER BY rootpage"
 
 
@@ -74,15 +75,15 @@ def _told(name: str) -> str:
 
 def schema_differences(connection: apsw.Connection) -> list[str]:
     """The names of what is missing, changed or not of ours in the schema of an open file."""
-    sql = "SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_stat%'"
-    rows: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
-    there: dict[str, str | None] = dict(rows)
-    wanted = _wanted()
-    return sorted(name for name in there.keys() | wanted.keys() if there.get(name, "") != wanted.get(name, ""))
+    # A trigger may have the name of a table, and a forged row any name: so whole rows are compared.
+    rows: list[tuple[Any, ...]] = connection.execute(
+        f"{_SCHEMA_ROWS} WHERE NOT (type = 'table' AND name IN ('sqlite_stat1', 'sqlite_stat4'))"
+    ).fetchall()
+    return sorted({str(row[1]) for row in frozenset(rows) ^ _wanted()})
 
 
 @cache
-def _wanted() -> dict[str, str | None]:
+def _wanted() -> frozenset[tuple[Any, ...]]:
     scratch = apsw.Connection(":memory:")
     try:
         for function in FUNCTIONS:
@@ -90,7 +91,7 @@ def _wanted() -> dict[str, str | None]:
         for migration in SCHEMA:
             for statement in migration.script:
                 scratch.execute(statement)
-        rows: list[tuple[Any, ...]] = scratch.execute("SELECT name, sql FROM sqlite_schema").fetchall()
+        rows: list[tuple[Any, ...]] = scratch.execute(_SCHEMA_ROWS).fetchall()
     finally:
         scratch.close()
-    return dict(rows)
+    return frozenset(rows)

@@ -231,6 +231,16 @@ def test_a_damaged_store_is_salvaged(cli: Cli, goal: str, tmp_path: Path) -> Non
     assert f"lost: from event {done['first_lost']} on" in shown
 
 
+def test_a_lost_salt_comes_from_a_backup(cli: Cli, goal: str, tmp_path: Path) -> None:
+    """--salt-from gives the first 16 bytes where those of the damaged file are gone."""
+    cli.run("backup", "kept.db")
+    content = (tmp_path / "kept.db").read_bytes()
+    (tmp_path / "broken.db").write_bytes(bytes(16) + content[16:])
+    cli.run("salvage", "broken.db", "rest.db", code=Exit.WRONG_KEY)
+    cli.run("salvage", "broken.db", "rest.db", "--salt-from", "kept.db")
+    assert cli.json("get", goal, "--db", "rest.db")["id"] == int(goal)
+
+
 # What is shown meanwhile
 
 

@@ -121,7 +121,7 @@ def test_credentials_in_a_stated_record_are_masked_value_by_value(
     assert "credential" in done.text
     (web,) = other.entities.query("host")
     assert web.attrs == {"note": "[masked: secret]", "more": "[masked: secret]", "port": 443}
-    assert web.marks["tls"].value == ["[masked: secret]", 1]
+    assert other.entities.marks(web)[0].value == ["[masked: secret]", 1]
     (there,) = other.notes.list(limit=10)
     assert there.scope is not None
     assert "[masked" in (there.scope.where or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,18 @@ def behind(path: Path, *statements: str, key: bytes | str | None = KEY) -> None:
     ):
         for statement in statements:
             connection.execute(statement)
+
+
+def foreign(path: Path, *statements: str) -> None:
+    """SQL of another program on a plain file."""
+    connection = sqlite3.connect(path)
+    try:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        connection.close()
 
 
 def copies(path: Path, *names: str) -> list[Path]:

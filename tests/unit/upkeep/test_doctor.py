@@ -13,7 +13,7 @@ import apsw
 import pytest
 from damage import KEY, behind, blank, contents, copies, cut, filled, flip, names, trees
 
-from agentmem import InvalidInput, StorageWarning, Store
+from agentmem import Corrupt, InvalidInput, StorageWarning, Store
 from agentmem.engine.connection import cipher_set, connection_bare
 from agentmem.engine.pages import raw_key_of
 from agentmem.engine.wal import wal_read
@@ -140,7 +140,7 @@ def newer(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "code", "safe"),
     [
-        (nothing, "no_file", False),
+        (nothing, "no_file", True),
         (emptied, "empty_file", False),
         (short, "not_a_store", False),
         (another_program, "not_a_store", False),
@@ -343,6 +343,8 @@ def test_a_pending_purge_is_told(path: Path) -> None:
         reader.close()
         assert "purge_pending" in codes(found)
         assert f"pid {os.getpid()}" in found.text
+        assert "the disk had no room" in found.text
+        assert "nothing is lost" in found.text
         assert store.database.checkpoint(wait=10)
 
 
@@ -405,3 +407,23 @@ def test_whatever_is_damaged_it_says_no_more_than_is_true(tmp_path: Path, seeds:
                     assert contents(store) == whole
                 events = contents(store, ("event",))["event"]
                 assert sorted(events) == sorted(whole["event"])[: len(events)]
+
+
+def test_a_damaged_file_is_sent_to_the_doctor(path: Path) -> None:
+    """An error of a damaged page names what tells how far the damage goes, which is not the check that met it."""
+    filled(path, 100)
+    flip(path, *trees(path)["event"])
+    with Store.open(path, project="acme", key=KEY, read_only=True) as store, pytest.raises(Corrupt) as met:
+        store.verify()
+    assert "agentmem doctor" in met.value.next
+    assert "agentmem verify" not in str(met.value)
+
+
+def test_a_path_where_nothing_ever_was_puts_nothing_at_risk(tmp_path: Path) -> None:
+    """A mistyped name, a directory; but a write-ahead log without its file does."""
+    for mistyped in (tmp_path / "wrok.db", tmp_path / "none" / "work.db", tmp_path):
+        found = Store.doctor(mistyped)
+        assert (found.sound, found.safe) == (False, True)
+        assert "at risk" not in found.text
+    (tmp_path / "wrok.db-wal").write_bytes(bytes(100))
+    assert not Store.doctor(tmp_path / "wrok.db").safe

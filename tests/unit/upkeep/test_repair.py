@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from damage import KEY, behind, blank, contents, filled, flip, names, trees
+from damage import KEY, behind, blank, contents, cut, filled, flip, foreign, names, trees
 
 from agentmem import Store
+from agentmem.engine.pages import PAGE_BYTES
 from agentmem.upkeep.diagnosis import Diagnosis, Severity
 
 
@@ -214,3 +215,55 @@ def test_left_overs_of_dead_processes_are_taken_away(path: Path) -> None:
     assert len(mended.repaired) == len(old)
     assert codes(mended) == set()
     assert names(path.parent) == {path.name, fresh, link, *kept}
+
+
+@pytest.mark.parametrize("table", ["search", "search_idx", "search_data", "search_config", "search_content", "lease"])
+def test_a_table_that_is_missing_is_made_anew(path: Path, table: str) -> None:
+    """The full-text index, a part of it, the claims: that is a finding, the data is safe, and a repair makes it again."""
+    head = filled(path, 20, key=None)
+    foreign(path, f"DROP TABLE {table}")
+    found = Store.doctor(path)
+    assert "schema_differs" in codes(found)
+    assert table in found.text
+    assert ("index_differs" in codes(found)) is table.startswith("search")
+    assert found.safe
+    mended = Store.doctor(path, repair=True)
+    assert mended.sound
+    assert mended.head == head
+    with Store.open(path, project="acme", encrypted=False, create=False) as store:
+        assert store.verify(replay=True).problems == ()
+        assert store.find("Fact").hits
+
+
+def test_verify_tells_that_there_is_no_index(path: Path) -> None:
+    """It is one of its problems and no error of SQLite."""
+    filled(path, 10, key=None)
+    foreign(path, "DROP TABLE search")
+    with Store.open(path, project="acme", encrypted=False, read_only=True) as store:
+        assert any("index" in problem for problem in store.verify().problems)
+
+
+@pytest.mark.parametrize("table", ["note", "request", "blob", "event"])
+def test_a_repair_without_a_table_it_needs_is_refused_or_sound(path: Path, table: str) -> None:
+    """It never raises an error of SQLite, and what it does not make anew it says."""
+    filled(path, 20, key=None)
+    foreign(path, f"DROP TABLE {table}")
+    assert "schema_differs" in codes(Store.doctor(path))
+    mended = Store.doctor(path, repair=True)
+    assert mended.sound or codes(mended) & {"repair_refused", "corrupt"}
+
+
+@pytest.mark.parametrize("key", [KEY, None], ids=["encrypted", "plain"])
+def test_a_file_cut_at_a_page_is_told_and_not_repaired(path: Path, key: bytes | None) -> None:
+    """Half of the pages are gone and all others are authentic: the first page tells of more, and a repair is refused."""
+    filled(path, 100, key=key)
+    cut(path, path.stat().st_size // PAGE_BYTES // 2 * PAGE_BYTES)
+    before = path.read_bytes()
+    found = Store.doctor(path, key=key)
+    assert "file_cut" in codes(found)
+    assert not found.safe
+    mended = Store.doctor(path, key=key, repair=True)
+    assert {"file_cut", "repair_refused"} <= codes(mended)
+    assert mended.repaired == ()
+    assert path.read_bytes() == before
+    assert names(path.parent) == {path.name}

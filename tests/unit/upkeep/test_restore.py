@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
-from damage import KEY, contents, copies, filled, flip, names, trees
+from damage import KEY, contents, copies, filled, flip, foreign, names, trees
 
 from agentmem import (
     Corrupt,
@@ -258,4 +259,54 @@ def test_what_is_no_backup_is_refused(target: Path, tmp_path: Path) -> None:
             Store.restore(tmp_path / name, target, key=KEY)
     with pytest.raises(NotAStore):
         Store.restore(tmp_path, target, key=KEY)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("statements", "named"),
+    [
+        (("CREATE TRIGGER evil AFTER UPDATE ON meta BEGIN DELETE FROM note; END",), "evil"),
+        (("CREATE TRIGGER evil AFTER INSERT ON meta BEGIN DELETE FROM note; END",), "evil"),
+        (("CREATE TRIGGER meta AFTER UPDATE ON meta BEGIN DELETE FROM note; END",), "meta"),
+        (("CREATE VIEW more AS SELECT * FROM event",), "more"),
+        (("DROP TABLE lease", "CREATE VIEW lease AS SELECT 1 AS record"), "lease"),
+        (("DROP INDEX note_parent",), "note_parent"),
+        (("DROP TABLE lease",), "lease"),
+    ],
+)
+def test_a_source_with_a_foreign_schema_is_refused(
+    path: Path, target: Path, statements: tuple[str, ...], named: str
+) -> None:
+    """Its triggers and views would go on to act in the new store: it is named, and nothing is left behind."""
+    filled(path, 10, key=None)
+    foreign(path, *statements)
+    before = names(path.parent)
+    with pytest.raises(Corrupt, match=named) as refused:
+        Store.restore(path, target)
+    assert "doctor" in refused.value.next
+    assert "Store.salvage" in refused.value.next
+    assert names(path.parent) == before
+
+
+def test_no_trigger_of_a_copy_runs_while_it_is_amended(path: Path, target: Path) -> None:
+    """Whatever the source declares, only the amendment itself writes to the copy."""
+    filled(path, 10, key=None)
+    foreign(path, "CREATE TRIGGER evil AFTER UPDATE ON meta BEGIN DELETE FROM note; END")
+
+    def amend(connection: apsw.Connection) -> None:
+        connection.execute("UPDATE meta SET value = value")
+
+    with Store.open(path, project="acme", encrypted=False, read_only=True) as store:
+        store.database.snapshot_to(target, amend=amend)
+    with Store.open(target, project="acme", encrypted=False) as copy:
+        assert len(copy.notes.list()) > 0
+
+
+def test_a_key_for_a_plain_source_is_refused_in_words_of_restore(path: Path, target: Path) -> None:
+    """The advice names no argument that restore does not have."""
+    filled(path, 10, key=None)
+    with pytest.raises(InvalidInput, match="not encrypted") as refused:
+        Store.restore(path, target, key=KEY)
+    assert "encrypted=False" not in str(refused.value)
+    assert refused.value.next == "Leave the key out."
     assert not target.exists()

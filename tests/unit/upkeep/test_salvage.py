@@ -463,3 +463,57 @@ def test_whatever_is_damaged_a_prefix_comes_out(path: Path, target: Path, seed: 
         assert told["payload"] == rows[told["seq"]][13]
     assert made.events + made.later <= head.seq
     assert path.read_bytes() == path.with_name("kept.db").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
+def test_a_remainder_at_the_name_of_the_new_store_is_refused(path: Path, target: Path, suffix: str) -> None:
+    """Before anything is written: neither of them is left behind."""
+    filled(path, 10)
+    before = names(path.parent)
+    with pytest.raises(InvalidInput, match="remainder"):
+        salvaged(path, target, remainder=f"{target.parent}/./{target.name}{suffix}")
+    assert names(path.parent) == before
+
+
+@pytest.mark.parametrize("own_key", [KEY, "a passphrase of some length"])
+def test_the_salt_can_be_taken_from_a_backup(path: Path, target: Path, own_key: bytes | str) -> None:
+    """A first page of zeros, or one without its first 16 bytes, loses nothing where a backup of the store is there."""
+    filled(path, 40, key=own_key)
+    with Store.open(path, project="acme", key=own_key) as store:
+        backup = store.backup(path.with_name("backup.db")).path
+        store.notes.add("fact", "After the backup")
+        whole, head = contents(store), store.log.head()
+    with path.open("r+b") as file:
+        file.write(bytes(16 if own_key is KEY else PAGE_BYTES))
+    with pytest.raises(WrongKey):
+        salvaged(path, target, key=own_key)
+    told = Store.doctor(path, key=own_key)
+    assert [finding.code for finding in told.findings] == ["wrong_key"]
+    assert "salt_from" in told.text
+    assert not told.safe
+    made = salvaged(path, target, key=own_key, salt_from=backup)
+    assert (made.head, made.first_lost) == (head, None)
+    assert any("first page" in notice for notice in made.notices)
+    is_whole(target, made, own_key)
+    with Store.open(target, project="acme", key=own_key) as store:
+        assert contents(store) == whole
+
+
+def test_a_salt_of_another_file_is_refused(path: Path, target: Path) -> None:
+    """Of another store: no page is authentic with it. Of a plain file, an empty one, none: there is no salt."""
+    filled(path, 10)
+    filled(path.with_name("other.db"), 10)
+    filled(path.with_name("plain.db"), 10, key=None)
+    path.with_name("short.db").write_bytes(b"short")
+    before = names(path.parent)
+    for name, error in (
+        ("other.db", WrongKey),
+        ("plain.db", InvalidInput),
+        ("short.db", InvalidInput),
+        ("none.db", StoreMissing),
+    ):
+        with pytest.raises(error):
+            salvaged(path, target, salt_from=path.with_name(name))
+    with pytest.raises(InvalidInput, match="no salt"):
+        Store.salvage(path.with_name("plain.db"), target, salt_from=path)
+    assert names(path.parent) == before

@@ -54,6 +54,9 @@ def doctor(session: Session, repair: bool) -> None:
 @click.option(
     "--remainder", metavar="PATH", help="Also write the later events that can be read, as JSON, NOT encrypted."
 )
+@click.option(
+    "--salt-from", metavar="PATH", help="A backup with the same key, where the first 16 bytes of SOURCE are damaged."
+)
 @click.option("--head", metavar="STORE:SEQ:CHAIN", help="A head noted earlier: the log is taken as far as it agrees.")
 @new_key_options
 def salvage(
@@ -61,6 +64,7 @@ def salvage(
     source: str,
     target: str,
     remainder: str | None,
+    salt_from: str | None,
     head: str | None,
     new_key_file: str | None,
     ask_new_key: bool,
@@ -82,6 +86,7 @@ def salvage(
         done = Store.salvage(
             Path(source).expanduser(), Path(target).expanduser(), key=key, new_key=fresh.key, head=noted,
             remainder=None if remainder is None else Path(remainder).expanduser(),
+            salt_from=None if salt_from is None else Path(salt_from).expanduser(),
         )  # fmt: skip
     if out.json:
         out.value(done)
