@@ -263,10 +263,10 @@ class Receipt(WrittenMany):
 
     `ids` are the purged records, `types` counts them. `events` were erased; `digests` (SHA-256, hex, in the same order)
     stay in the log. `detached` are the records that pointed at one and were changed by events. `also_found_in` are
-    records that hold one of the texts still, also in earlier revisions: the same text, for the 20 longest also a longer one
-    that holds it; at most 100 records. `cleaned` says what was cleaned, `survives` what a
-    purge cannot reach. `wal_pending` says that a reader or writer somewhere kept the pages from being written anew, or the
-    write-ahead log from being emptied: the next writer finishes it. `head` is the end of the log afterwards.
+    records that hold one of the texts still, also in earlier revisions: the same text, for the 20 longest also a longer
+    one that holds it; at most 100 records. `cleaned` says what was cleaned, `survives` what a purge cannot reach.
+    `wal_pending` says that the pages could not be written anew, or the write-ahead log not be emptied, since somebody
+    reads or writes or there is no room: a later write finishes it. `head` is the end of the log afterwards.
     """
 
     types: Mapping[str, int] = {}

@@ -45,7 +45,7 @@ def merge(unit: Unit, name: str, collisions: Policy) -> Merged:
         named = ", ".join(f"{kind}:{key}" for _, _, kind, key in same[:_NAMED])
         more = f" and {len(same) - _NAMED} more" if len(same) > _NAMED else ""
         raise Conflict(
-            f"{len(same)} entities are in both projects: {named}{more}",
+            f"{len(same)} {'entity is' if len(same) == 1 else 'entities are'} in both projects: {named}{more}",
             next="Say collisions='merge' to make one of each two, or 'keep_both'",
         )
     moving = _Moving(unit, source, target, name)

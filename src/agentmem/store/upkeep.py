@@ -192,7 +192,8 @@ class UpkeepVerbs(Facade):
             StoreExists: There is something at `path`, or a left-over of another database beside it, which is named.
             StoreMissing: There is no source, or no directory for the new file.
             KeyMissing, WrongKey: No key, or not the source's.
-            Corrupt: The source is damaged; nothing was kept.
+            Corrupt: The source is damaged, or its schema is not that of a store; nothing was kept.
+            InvalidInput: A key for a plain source.
             NotAStore, NewerFile: The source is something else, or a later version's.
             NetworkFileSystem: The new file would lie where its locks can't be trusted.
             DiskFull: There is no room for it.

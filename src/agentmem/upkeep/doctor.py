@@ -218,7 +218,7 @@ class Examination:
                 return
             except AgentMemError as error:
                 if proven.first_page:
-                    self.short = isinstance(error, Corrupt) and ends_early(self.path, proven.raw)
+                    self.short = isinstance(error, Corrupt) and ends_early(self.path, proven.raw, self.scan)
                     self._unreadable("does not open", error)
                 return
             self._part("schema", lambda: self._schema(database))

@@ -14,6 +14,7 @@ from agentmem.engine.files import size_of
 from agentmem.engine.keys import SALT_BYTES, Key, RawKey, ResolvedKey, stretch
 from agentmem.engine.lookup import KeyFinder
 from agentmem.engine.pages import PAGE_BYTES, PLAIN_HEADER, PageMac, RawFile, encrypted_check, first_page, key_fits
+from agentmem.engine.scan import Scan
 from agentmem.errors import AgentMemError, InvalidInput, NotAStore, StoreMissing
 
 __all__ = ["Proven", "ends_early", "prove", "salt_of"]
@@ -90,7 +91,7 @@ def salt_of(path: Path) -> bytes:
     return salt
 
 
-def ends_early(path: Path, raw: RawKey | None) -> bool:
+def ends_early(path: Path, raw: RawKey | None, found: Scan | None) -> bool:
     """Whether the file has fewer pages than its first page says, without a write-ahead log that would tell otherwise.
 
     SQLite then refuses even to read the header, except where it may read a schema that it can't trust.
@@ -98,7 +99,10 @@ def ends_early(path: Path, raw: RawKey | None) -> bool:
     Args:
         path: A file with a sound first page.
         raw: Its key and salt, None for a plain one.
+        found: What its bytes tell, where they were looked at.
     """
+    if found is not None and found.wal.page_count:
+        return False  # a checkpoint may be half done, and what the file lacks is in the log
     return _header_refused(path, raw, trusting=False) and not _header_refused(path, raw, trusting=True)
 
 

@@ -32,7 +32,7 @@ from agentmem.errors import AgentMemError, Corrupt, InvalidInput
 from agentmem.log import blobs, chain
 from agentmem.types import Head
 from agentmem.upkeep.copies import real_path
-from agentmem.upkeep.proof import Proven, prove, salt_of
+from agentmem.upkeep.proof import Proven, ends_early, prove, salt_of
 from agentmem.upkeep.rebuild import EVENT_COLUMNS, Material, build, opening_of
 
 __all__ = ["Salvaged", "salvage"]
@@ -118,6 +118,7 @@ def salvage(
     with ExitStack() as stack:
         _hold(stack, source, proven)
         found = scan(source, proven.raw)
+        short = proven.first_page and ends_early(source, proven.raw, found)
         leaves = stack.enter_context(Leaves(source, proven.raw, found, _declared(), target))
         log = _Found(leaves)
         log.read()
@@ -146,7 +147,7 @@ def salvage(
         later=later,
         remainder=rest,
         pages_damaged=len(found.damaged),
-        notices=tuple(_notices(found, proven, made, first, head)),
+        notices=tuple(_notices(found, proven, made, first, head, short=short)),
     )
 
 
@@ -351,11 +352,15 @@ def _written(log: _Found, after: int, file: TextIO) -> int:
     return count
 
 
-def _notices(found: Scan, proven: Proven, made: Head, first: int | None, head: Head | None) -> Iterator[str]:
+def _notices(
+    found: Scan, proven: Proven, made: Head, first: int | None, head: Head | None, *, short: bool
+) -> Iterator[str]:
     if found.damaged:
         yield f"{len(found.damaged)} of {found.pages} pages could not be read: {runs(found.damaged)}."
     if found.rest:
         yield f"The file ends in the middle of a page, {found.rest} bytes behind the last whole one: it was cut."
+    elif short:
+        yield "The file ends before the last page that its first one tells of: it was cut, and later events may be missing."
     if not proven.first_page:
         yield "The first page was damaged; the log was read without it."
     if found.wal.unreachable or found.wal.header_damaged:

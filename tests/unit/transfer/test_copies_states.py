@@ -114,6 +114,8 @@ def test_credentials_in_a_stated_record_are_masked_value_by_value(
     note = store.notes.add("goal", "Look there", body=SECRET, scope=Scope("host", f"attrs.note = '{SECRET}'"))
     store.entities.put("host", "web", attrs={"more": SECRET})
     store.redact(first)
+    second = store.entities.put("page", "one", attrs={"secret": "9abcdefghijk9", "note": SECRET})
+    store.undo(store.undo(second.id).events)
     store.undo(store.undo(note.id).events)
     store.export(tmp_path / "copy.jsonl", project="acme")
     other = another("b", credentials="mask")
@@ -122,6 +124,8 @@ def test_credentials_in_a_stated_record_are_masked_value_by_value(
     (web,) = other.entities.query("host")
     assert web.attrs == {"note": "[masked: secret]", "more": "[masked: secret]", "port": 443}
     assert other.entities.marks(web)[0].value == ["[masked: secret]", 1]
+    (page,) = other.entities.query("page")
+    assert page.attrs == {"secret": "9abcdefghijk9", "note": "[masked: secret]"}
     (there,) = other.notes.list(limit=10)
     assert there.scope is not None
     assert "[masked" in (there.scope.where or "")
