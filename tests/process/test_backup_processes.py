@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+import processes
 import pytest
 
-import agentmem
 from agentmem import Store, StoreExists
 
 KEY = bytes(range(32))
@@ -29,34 +25,11 @@ say("ready"); wait()
 """
 
 
-class Child:
+class Child(processes.Child):
     """A Python process with the store open; it waits to be told to go on and says what it did, line by line."""
 
     def __init__(self, path: Path, target: Path, script: str) -> None:
-        env = {key: value for key, value in os.environ.items() if not key.startswith("AGENTMEM_KEY")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PRELUDE + script, str(path), str(target)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=env | {"PYTHONPATH": str(Path(agentmem.__file__).parents[1])},
-        )
-
-    def said(self) -> list[Any]:
-        assert self.process.stdout is not None
-        found: list[Any] = json.loads(self.process.stdout.readline())
-        return found
-
-    def go(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def end(self) -> list[Any]:
-        out, err = self.process.communicate(timeout=300)
-        assert self.process.returncode == 0, err
-        return [json.loads(line) for line in out.splitlines()]
+        super().__init__(PRELUDE + script, path, target)
 
 
 @pytest.fixture

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import processes
 import pytest
 
-import agentmem
 from agentmem import Busy, Store
 
 KEY = bytes(range(32))
@@ -32,41 +28,19 @@ EXPORT = 'say(store.export(target, progress=lambda done, total: (say("at", done)
 IMPORT = 'say(store.import_(target, progress=lambda done, total: (say("at", done), wait())).added)'
 
 
-class Child:
+class Child(processes.Child):
     """A Python process with a store open; it waits to be told to go on, at every step of its export or import."""
 
     def __init__(self, path: Path, target: Path, script: str) -> None:
-        env = {key: value for key, value in os.environ.items() if not key.startswith("AGENTMEM_KEY")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PRELUDE + script, str(path), str(target)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=env | {"PYTHONPATH": str(Path(agentmem.__file__).parents[1])},
-        )
-
-    def said(self) -> list[Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, self.process.communicate()[1]
-        found: list[Any] = json.loads(line)
-        return found
-
-    def go(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+        super().__init__(PRELUDE + script, path, target)
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def end(self) -> list[Any]:
+    def last(self) -> list[Any]:
         """Let it go on to its end; what it said last."""
-        out, err = self.process.communicate(input="\n" * 1000, timeout=300)
-        assert self.process.returncode == 0, err
-        found: list[Any] = json.loads(out.splitlines()[-1])
+        found: list[Any] = self.end("\n" * 1000)[-1]
         return found
 
 
@@ -150,7 +124,7 @@ def test_an_export_beside_writers_is_the_log_of_one_moment(tmp_path: Path, child
         assert exporter.said() == ["at", 1000]
         fill(store, 500, "late")
         assert store.database.checkpoint()
-        exporter.end()
+        exporter.last()
         with opened(tmp_path / "b.db") as other:
             assert other.import_(tmp_path / "log.jsonl").head == head
             assert other.verify(replay=True).problems == ()
@@ -166,7 +140,7 @@ def test_a_purge_by_another_process_begins_an_export_anew(tmp_path: Path, child:
         assert exporter.said() == ["at", 1000]
         assert b"xyzzy" in (tmp_path / ".log.jsonl.partial").read_bytes()
         store.forget(secret)
-        exporter.end()
+        exporter.last()
         assert b"xyzzy" not in (tmp_path / "log.jsonl").read_bytes()
 
 
@@ -179,7 +153,7 @@ def test_two_exports_to_one_name_do_not_mix(tmp_path: Path, child: Callable[...,
         assert exporter.said() == ["at", 1000]
         with pytest.raises(Busy, match="going on"):
             store.export(tmp_path / "log.jsonl")
-        exporter.end()
+        exporter.last()
 
         def again(done: int, total: int) -> None:
             with pytest.raises(Busy, match="going on"):
@@ -230,7 +204,7 @@ def test_a_process_with_the_empty_file_open_takes_the_id_over(tmp_path: Path, ch
         with opened(tmp_path / "b.db") as other:
             other.import_(tmp_path / "log.jsonl")
             for each in beside:
-                assert each.end() == [store.log.head().store]
+                assert each.last() == [store.log.head().store]
             assert other.log.head().seq == store.log.head().seq + 2
             assert other.verify(replay=True, head=store.log.head()).problems == ()
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+import processes
 import pytest
 
-import agentmem
 from agentmem import Store
 
 MIB = 1024 * 1024
@@ -42,38 +38,12 @@ wait()
 """
 
 
-class Child:
+class Child(processes.Child):
     """A Python process with the store open; it says what it did and waits to be told to go on."""
 
     def __init__(self, path: Path, script: str) -> None:
-        env = {key: value for key, value in os.environ.items() if not key.startswith("AGENTMEM_KEY")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PRELUDE + script, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=env | {"PYTHONPATH": str(Path(agentmem.__file__).parents[1])},
-        )
+        super().__init__(PRELUDE + script, path)
         (self.pid,) = self.said()
-
-    def said(self) -> list[Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, self.process.communicate()[1]
-        found: list[Any] = json.loads(line)
-        return found
-
-    def go(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def end(self) -> list[Any]:
-        """Wait for its end; what it said since, line by line."""
-        out, err = self.process.communicate(timeout=600)
-        assert self.process.returncode == 0, err
-        return [json.loads(line) for line in out.splitlines()]
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+import processes
 import pytest
 
 import agentmem
@@ -36,34 +36,11 @@ def wait():
 """
 
 
-class Child:
+class Child(processes.Child):
     """A Python process running a script; it says what it did and waits to be told to go on."""
 
     def __init__(self, script: str, path: Path, env: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PRELUDE + script, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=env,
-        )
-
-    def said(self) -> list[Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, self.process.communicate()[1]
-        found: list[Any] = json.loads(line)
-        return found
-
-    def go(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def end(self) -> None:
-        _, err = self.process.communicate(timeout=600)
-        assert self.process.returncode == 0, err
+        super().__init__(PRELUDE + script, path, env=env)
 
 
 @pytest.fixture
