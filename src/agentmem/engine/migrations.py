@@ -2,8 +2,9 @@
 
 `event` is the truth. `project` to `summary` are projections of it, with no cascades and no
 validating constraints: replay must never fail where the first write did not. Content columns may be
-null: an erased record leaves a stub. `meta`, `lease`, `request` and `blob` are operational state
-outside the log. `search` is the full-text index, kept by triggers.
+null: an erased record leaves a stub. `meta`, `lease`, `request`, `blob` and `vector` are operational
+state outside the log. `search` is the full-text index, kept by triggers; triggers also take away the
+vectors of a text that changes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from agentmem.engine.schema import Migration
 from agentmem.text import FTS_TOKENIZE
 
 # Tables outside the log: a replay does not make them, a copy of the log does not carry them.
-OPERATIONAL: Final = ("meta", "lease", "request", "blob")
+OPERATIONAL: Final = ("meta", "lease", "request", "blob", "vector")
 
 # Conditions of partial indexes. A query uses such an index only if it says the same in the same words.
 LEFT: Final = "shut = 0 AND kind IN ('goal', 'step') AND status IN ('open', 'active')"
@@ -25,6 +26,8 @@ ITEMS_CLOSED: Final = "open_items > 0 AND (shut = 1 OR status IN ('done', 'faile
 GONE: Final = "substr(kind, -10) = '.withdrawn' OR substr(kind, -7) = '.merged'"
 # Unfinished tasks beneath a closed one, where nobody looks for them.
 SHUT: Final = "shut = 1 AND kind IN ('goal', 'step') AND status IN ('open', 'active')"
+# Marks that are told by their words: routine ones, which passed or did not apply and say no more, are found by queries.
+TOLD: Final = "({row}.detail IS NOT NULL OR {row}.value IS NOT NULL OR {row}.result IN ('fail', 'error'))"
 DOUBTED: Final = "status = 'active' AND kind IN ('fact', 'decision', 'lesson') AND confidence < 0.5"
 # Decisions tagged `scope` say what the work may touch at all.
 RULES: Final = "kind = 'decision' AND status = 'active' AND instr(tags, '\"scope\"')"
@@ -304,12 +307,34 @@ _OPERATIONAL = (
         uses INTEGER NOT NULL
     ) STRICT
     """,
+    # A piece of a record's text by its meaning: `code` is the unit vector as signed bytes, each times `scale`; `begin`
+    # and `finish` are characters of the text. An id is never used again, so that readers may go on from the last one.
+    """
+    CREATE TABLE vector (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        record INTEGER NOT NULL,
+        begin INTEGER NOT NULL,
+        finish INTEGER NOT NULL,
+        scale REAL NOT NULL,
+        code BLOB NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX vector_record ON vector (record)",
 )
 
 # Without FTS5's secure-delete: it misses the earlier text of a row that is deleted and inserted in one transaction if a
 # term of the later one takes 64 bytes of positions or more (SQLite 3.54), and that entry then outlives the row. A purge
 # merges the index whole.
 _SEARCH = (f'CREATE VIRTUAL TABLE search USING fts5 (title, body, extra, tokenize = "{FTS_TOKENIZE}")',)
+
+
+# The marks of an entity as a text, `$` standing for its row.
+MARKS_TOLD: Final = f"""(
+    SELECT group_concat(told, char(10)) FROM (
+        SELECT concat_ws(' ', name, result, value, detail) AS told FROM mark
+        WHERE entity = $id AND {TOLD.format(row="mark")} ORDER BY name
+    )
+)"""
 
 
 def _kept(table: str, title: str, body: str, extra: str, *, columns: str, when: str) -> tuple[str, str, str]:
@@ -353,7 +378,7 @@ _TRIGGERS = (
     *_kept(
         "entity",
         "$key",
-        "$attrs",
+        f"concat_ws(char(10), $attrs, {MARKS_TOLD})",
         "concat_ws(' ', $type, $status)",
         columns="key, attrs, type, status",
         when="$key IS NOT NULL",
@@ -368,6 +393,43 @@ _TRIGGERS = (
         columns="work, result, basis",
         when="coalesce($work, $result) IS NOT NULL",
     ),
+)
+
+
+def _marked(event: str, row: str, told: str) -> str:
+    """The trigger that has an entity's row of the index made anew when one of its marks changes that is told there."""
+    return f"""
+        CREATE TRIGGER mark_search_{event} AFTER {event.upper()} ON mark WHEN {told} BEGIN
+            UPDATE entity SET attrs = attrs WHERE id = {row}.entity;
+        END
+        """
+
+
+_MARK_TRIGGERS = (
+    _marked("insert", "new", TOLD.format(row="new")),
+    _marked("update", "new", f"{TOLD.format(row='new')} OR {TOLD.format(row='old')}"),
+    _marked("delete", "old", TOLD.format(row="old")),
+)
+
+
+def _embedded(table: str, *columns: str) -> tuple[str, ...]:
+    """The triggers that take away the vectors of a record whose text changes or goes: none outlives its text."""
+    return tuple(
+        f"""
+        CREATE TRIGGER {table}_vector_{event.split()[0].lower()} AFTER {event} ON {table} BEGIN
+            DELETE FROM vector WHERE record = old.id;
+        END
+        """
+        for event in (f"UPDATE OF {', '.join(columns)}", "DELETE")
+    )
+
+
+_VECTOR_TRIGGERS = (
+    *_embedded("note", "title", "body", "why", "basis"),
+    *_embedded("entity", "type", "key", "attrs"),
+    *_embedded("item", "text", "removed"),
+    *_embedded("checkpoint", "text"),
+    *_embedded("summary", "work", "result", "basis"),
 )
 
 SCHEMA: Final = (
@@ -386,6 +448,8 @@ SCHEMA: Final = (
             *_OPERATIONAL,
             *_SEARCH,
             *_TRIGGERS,
+            *_MARK_TRIGGERS,
+            *_VECTOR_TRIGGERS,
         ),
     ),
 )

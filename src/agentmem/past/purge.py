@@ -2,9 +2,8 @@
 
 `forget` ends records. `redact` takes away earlier texts of one that stays. Both are one transaction: events that say what
 happened, then the payloads they make needless are erased. The full-text index keeps a deleted term until the segment it
-stands in is merged; so all segments are merged into one, around a row that is added before and deleted after, for a
-single segment is left as it is. After the commit all pages are written anew and the write-ahead log is emptied,
-see `records.cleaning`.
+stands in is merged into the oldest; so all segments are merged into one, see `past.index_merge`. After the commit all
+pages are written anew and the write-ahead log is emptied, see `records.cleaning`.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from agentmem.past.closure import Closure, of_records, pointing
 from agentmem.past.elsewhere import also_found, texts_gone, texts_of
 from agentmem.past.event_kinds import FORGOTTEN, REMOVALS, RESTATED, is_claim
 from agentmem.past.folding import events_of
+from agentmem.past.index_merge import merge_whole
 from agentmem.records import claims, cleaning, refs, validate, whole
 from agentmem.records.base import Binding, Source, Unit, View
 from agentmem.records.entities import matching
@@ -368,9 +368,7 @@ def _clean(unit: Unit, records: list[int]) -> None:
         kept = plain(result)
         if gone.intersection(kept.get("ids", ())) or kept.get("id") in gone:
             connection.execute("UPDATE request SET arguments = x'' WHERE project = ? AND id = ?", (project, request))
-    connection.execute("INSERT INTO search (rowid, title, body, extra) VALUES (-1, 'a', '', '')")
-    connection.execute("INSERT INTO search (search) VALUES ('optimize')")
-    connection.execute("DELETE FROM search WHERE rowid = -1")
+    merge_whole(connection)
     for (table,) in unit.rows("SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')"):
         connection.execute(f"DELETE FROM {table}")
     cleaning.begin(unit.binding.ledger, connection, unit.seq)

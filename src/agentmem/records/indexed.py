@@ -7,13 +7,17 @@ from typing import Any, Final
 import apsw
 
 from agentmem import text
+from agentmem.engine.migrations import MARKS_TOLD
 
 __all__ = ["INSERT", "analysed", "made_by_other", "piece", "set_maker"]
 
 # What the triggers of each table put into the index, for ids in a range.
 _SOURCES: Final = (
     "SELECT id, title, concat_ws(char(10), body, why, basis), tags FROM note WHERE title IS NOT NULL",
-    "SELECT id, key, attrs, concat_ws(' ', type, status) FROM entity WHERE key IS NOT NULL",
+    f"""
+    SELECT id, key, concat_ws(char(10), attrs, {MARKS_TOLD.replace("$", "entity.")}), concat_ws(' ', type, status)
+    FROM entity WHERE key IS NOT NULL
+    """,
     "SELECT id, text, '', '' FROM item WHERE text IS NOT NULL AND NOT removed",
     "SELECT id, '', text, '' FROM checkpoint WHERE text IS NOT NULL",
     "SELECT id, '', concat_ws(char(10), result, work, basis), '' FROM summary WHERE coalesce(work, result) IS NOT NULL",
