@@ -235,11 +235,22 @@ PLAIN: Final = r"[^\W\d_]+(?:-[^\W\d_]+)*"
 HAN_NUMBER: Final = (
     "第[一二三四五六七八九十百千万零〇两]+|[二三四五六七八九十百千万两]+(?=[个台次条页章年月日天号步项点件位名层级])"
 )
-SIGN: Final = r"(?<![-=])(?:[<>!=]=|[<>])(?![->])|[≤≥≠≈€£¥₹±]"
+SIGN: Final = (
+    r"(?<![-=])(?:[<>!=]=|[<>])(?![->])|[-=]>|<-|&&|\|\||[≤≥≠≈€£¥₹±←→]"
+    "|[\u00b2\u00b3\u00b9\u2070-\u209c\u00bc-\u00be\u2150-\u218b\u2460-\u24ff]|[?？](?=\\s|$)"
+)
+"""Comparison, arrows, currency, questions, and what folding would take for plain digits: powers, fractions, ① ②."""
+LIMIT: Final = (
+    r"\b(?:only|except|unless|hardly|barely|nearly|almost|all|some|any|every|each|both|most|few|half"
+    r"|must|may|might|can|could|shall|should|will|would|was|were|had|did)\b|[仅只吗吧]|必须|可以|应该|可能|曾经|正在|将要"
+)
+"""How much, how sure and when: quantifiers, modal verbs, the past of the auxiliaries, particles that ask or doubt."""
 NEGATION: Final = (
     r"\b(?:not|no|never|none|nor|neither|nothing|nobody|cannot|without|unable|не|нет|без)\b|n't\b"
     r"|\b(?:ca|wo|do|does|did|is|are|was|were|has|have|had|could|should|would|must)nt\b|[不没未无非勿莫]"
 )
+EXACT: Final = r"[/~.\\]*/.*|-.*|\d[\d.,]*[A-Za-z]{1,3}"
+"""A token whose case tells: a path, a flag, a number with its unit."""
 NO_NEGATION: Final = "非常|不过|不仅|不但|不断|不管|不论|无论|是否|未来|除非|莫名|非洲"
 OPPOSITES: Final = tuple(
     tuple(map(stem, pair.split("/")))
@@ -251,7 +262,9 @@ OPPOSITES: Final = tuple(
         inbound/outbound request/response upload/download internal/external encrypt/decrypt first/last old/new high/low
         more/less increase/decrease all/some with/without always/never input/output source/target login/logout
         启用/禁用 开启/关闭 打开/关闭 成功/失败 允许/禁止 允许/拒绝 接受/拒绝 增加/减少 添加/删除 之前/之后 上传/下载
-        公开/私有 输入/输出 请求/响应 登录/登出 升级/降级 加密/解密 内网/外网 最大/最小
+        公开/私有 输入/输出 请求/响应 登录/登出 升级/降级 加密/解密 内网/外网 最大/最小 上一/下一 上调/下调 上线/下线
+        上午/下午 早上/晚上 昨天/今天 今天/明天 向上/向下 左边/右边 开机/关机 增长/减少 增加/降低 内部/外部 每个/某个 所有/部分
+        全部/部分 生产/预发 生产/测试 前一/后一 读取/写入 接受/丢弃 健康/异常 通过/失败
         """
     )
 )

@@ -19,6 +19,7 @@ __all__ = [
     "Corrupt",
     "CredentialFound",
     "DiskFull",
+    "EmbedderFailed",
     "Held",
     "InvalidInput",
     "IoFailed",
@@ -26,6 +27,8 @@ __all__ = [
     "KeyMissing",
     "LimitExceeded",
     "MissingExtra",
+    "ModelDamaged",
+    "ModelMissing",
     "NetworkFileSystem",
     "NewerFile",
     "NotAStore",
@@ -304,6 +307,24 @@ class MissingExtra(AgentMemError, ImportError):
     """An optional dependency is not installed."""
 
     code = "missing_extra"
+
+
+class ModelMissing(AgentMemError, LookupError):
+    """A file of an embedding model, or a package that runs it, is not there. Everything else works, by words."""
+
+    code = "model_missing"
+
+
+class ModelDamaged(AgentMemError, OSError):
+    """A file of an embedding model is not what it should be, or the model does not run."""
+
+    code = "model_damaged"
+
+
+class EmbedderFailed(AgentMemError, RuntimeError):
+    """An embedder of the caller's own raised an error, or gave what are no vectors. Recall goes by words meanwhile."""
+
+    code = "embedder_failed"
 
 
 class DiskFull(AgentMemError, OSError):

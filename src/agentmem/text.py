@@ -25,7 +25,9 @@ import Stemmer  # type: ignore[import-not-found]
 from attrs import frozen
 
 from agentmem._unicode import (
+    EXACT,
     HAN_NUMBER,
+    LIMIT,
     NEGATING,
     NEGATION,
     NO_NEGATION,
@@ -446,9 +448,11 @@ def distinguished(a: str, b: str) -> bool:
     """Whether anything that makes two things of two alike texts differs: then neither may stand for the other.
 
     What distinguishes: numbers (with their percent sign or unit), dates, addresses, ports, versions, paths, flags,
-    identifiers, compared in the order they come in among those of their shape; comparison and currency signs; pictures;
-    negations, by their number; words in capitals; opposites (enabled and disabled, 成功 and 失败). Where in doubt the
-    answer is True: two things shown apart cost a line, one hidden is lost.
+    identifiers, compared in the order they come in among those of their shape; the case of paths, flags and units;
+    comparison and currency signs, arrows, questions; pictures; negations, by their number; quantifiers, modal verbs, the
+    past of auxiliaries; words in capitals; opposites (enabled and disabled, 成功 and 失败). Where in doubt the answer is
+    True: two things shown apart cost a line, one hidden is lost. What other words and their order tell is not looked
+    at: `agentmem.recall.repeats` does.
     """
     if a == b:
         return False
@@ -484,11 +488,12 @@ def _marks(text: str) -> tuple[dict[str, list[str]], set[str], set[str]]:
         "negations": ["not"] * len(re.findall(NEGATION, re.sub(NO_NEGATION, "", folded))),
         "signs": re.findall(SIGN, text),
         "han": re.findall(HAN_NUMBER, folded),
+        "limits": re.findall(LIMIT, folded),
     }
     soft: set[str] = set()
     known: set[str] = set()
     before = last = ""
-    shouted = text.isupper()
+    shouted = text.isascii() and text.isupper()
     for core in _cores_of(re.sub(UNIT_GAP, "", text.replace("%", "percent"))):
         if unspaced(core):
             continue
@@ -499,6 +504,7 @@ def _marks(text: str) -> tuple[dict[str, list[str]], set[str], set[str]]:
         lone = len(whole) == 1 and whole not in "ai"  # plan b, node c
         if lone or whole in NUMERALS or _has_digit(name) or not re.fullmatch(PLAIN, whole):
             of_shape = hard.setdefault(re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", name)), [])
+            name = core if re.fullmatch(EXACT, core) else name
             if name not in of_shape:
                 of_shape.append(name)
         elif parts or (core.isupper() and len(core) > 1 and not shouted):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -232,6 +233,7 @@ class Ledger:
         epoch: The number of purges that this process obeyed last; None before its first look at the file.
         unclean: The purge whose cleaning is not finished, as `meta` has it; None for none.
         tried: When this process last tried to finish it, by `monotonic`.
+        wrote: Called after each command that was committed; weak, so that an open file ends with its last user.
     """
 
     def __init__(self, database: Database, kinds: Kinds, store: str, clock: Clock = system_clock) -> None:
@@ -244,6 +246,7 @@ class Ledger:
         self.epoch: int | None = None
         self.unclean: str | None = None
         self.tried = 0.0
+        self.wrote: weakref.WeakMethod[Callable[[], None]] | None = None
 
     def identify(self, connection: apsw.Connection) -> None:
         """Read anew which store it is: a log that was restored into an empty store brings its id with it."""

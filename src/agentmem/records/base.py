@@ -109,6 +109,8 @@ class Binding:
             result = _warned(result, unit.leaks) if unit.leaks else result
         if self.ledger.unclean is not None:
             cleaning.finish(self.ledger)
+        if self.ledger.wrote is not None and (told := self.ledger.wrote()) is not None:
+            told()
         return result
 
     def reading(self) -> Reading:

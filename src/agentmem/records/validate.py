@@ -206,6 +206,25 @@ def time(value: object, name: str) -> int:
     return whole(value, name, limits.TIME_LEAST, limits.TIME_MOST)
 
 
+def moment(value: object, name: str) -> int:
+    """A time, as an aware `datetime` or in microseconds since 1970 UTC, in the latter."""
+    import datetime
+
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is None:
+            raise InvalidInput(
+                f"{name}={shown(value)} has no time zone", next="Give it one: datetime.now(datetime.UTC)"
+            )
+        epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        return (value - epoch) // datetime.timedelta(microseconds=1)
+    if type(value) is not int:
+        raise InvalidInput(
+            f"{name} must be a datetime or whole microseconds since 1970 UTC, not {shown(value)}",
+            next="Give a datetime with a time zone: datetime.fromisoformat('2026-11-30T00:00:00+00:00')",
+        )
+    return time(value, name)
+
+
 def cursor(value: object, name: str) -> int:
     """A place in the log, or an id that a list continues after."""
     return whole(value, name, 0, limits.INT_MAX)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +144,7 @@ def open_past(shared: Shared, binding: Binding, seq: int | None, time: object) -
         raise InvalidInput("A moment is a seq or a time", next="Give at(seq) or at(time=…)")
     database = shared.database
     wanted = None if seq is None else validate.cursor(seq, "seq")
-    found = moment(database, binding.project, seq=wanted, time=None if time is None else _microseconds(time))
+    found = moment(database, binding.project, seq=wanted, time=None if time is None else validate.moment(time, "time"))
     root = database.parent if isinstance(database, PastDatabase) else database
     past = PastDatabase(root, binding.ledger.kinds, found)
     try:
@@ -198,22 +197,6 @@ def _way_to(root: Database, moment: Moment, project: int, then: Mapping[int, str
     by = own or next((name for name in others if name != moment.name), None)
     via = "in_project(any name that no project has)" if by is None else f"in_project({shown(by)})"
     return f"Ask with {via}.at({moment.seq}).in_project({shown(moment.name)})"
-
-
-def _microseconds(time: object) -> int:
-    if isinstance(time, datetime.datetime):
-        if time.tzinfo is None:
-            raise InvalidInput(f"{shown(time)} has no time zone", next="Give it one: datetime.now(datetime.UTC)")
-        return (time - _EPOCH) // datetime.timedelta(microseconds=1)
-    if type(time) is not int:
-        raise InvalidInput(
-            f"time must be a datetime or whole microseconds since 1970 UTC, not {shown(time)}",
-            next="Give a datetime with a time zone: datetime.fromisoformat('2026-11-30T00:00:00+00:00')",
-        )
-    return validate.whole(time, "time", limits.TIME_LEAST, limits.TIME_MOST)
-
-
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def _moment(binding: Binding) -> Moment:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import weakref
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import apsw
 import attrs
@@ -16,7 +17,7 @@ from agentmem.context.tokens import Counter, count_tokens
 from agentmem.engine.database import Database
 from agentmem.engine.keys import Key
 from agentmem.engine.migrations import SCHEMA
-from agentmem.errors import NotAStore, shown
+from agentmem.errors import InvalidInput, NotAStore, shown
 from agentmem.log.ledger import Clock, Ledger, Transaction, system_clock
 from agentmem.recall import reindex
 from agentmem.records import cleaning, validate
@@ -40,6 +41,9 @@ from agentmem.store.shared import Shared
 from agentmem.store.upkeep import UpkeepVerbs
 from agentmem.store.writing import WritingVerbs
 from agentmem.types import ORIGINS, UNSET, Actor, Origin, Ref, Unset
+
+if TYPE_CHECKING:
+    from agentmem.recall.meaning import EmbedderChoice
 
 
 class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, UpkeepVerbs):
@@ -80,6 +84,7 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
         credentials: Policy = "warn",
         counter: Counter = count_tokens,
         clock: Clock = system_clock,
+        embedder: EmbedderChoice = UNSET,
     ) -> Store:
         """Open a store; a new file is made where there is none.
 
@@ -99,6 +104,9 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
             credentials: What to do about text that looks like a credential: `warn` in the answer, `refuse`, or `mask`.
             counter: Tokens of a text; every budget is by it.
             clock: The time in microseconds since 1970 UTC.
+            embedder: What finds records by their meaning: by default the model in the package, or what
+                `AGENTMEM_EMBEDDER` names (`none`, or a folder); an `Embedder`; the folder of an ONNX model; None to go by
+                words alone. Given another than the vectors were made by, all are made anew in the background.
 
         Raises:
             KeyMissing: The file exists and no key was found.
@@ -117,6 +125,7 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
             validate.flag(option, name)
         validate.callable_(counter, "counter")
         validate.callable_(clock, "clock")
+        _embedder_check(embedder)
         actor = _actor(author, run, None, origin)
         policy: Any = validate.choice(credentials, "credentials", POLICIES)
         in_project = default_project() if project is None else validate.project(project)
@@ -144,7 +153,8 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
             database.close()
             raise
         ledger = Ledger(database, KINDS, store[0], clock)
-        shared = Shared(database, ledger, counter)
+        shared = Shared(database, ledger, counter, embedder)
+        ledger.wrote = weakref.WeakMethod(shared.wrote)
         if unclean is not None and not read_only:
             # A purge was killed, or somebody was in its way: what it left in the pages must not wait for the next write.
             ledger.unclean = unclean[0]
@@ -155,7 +165,7 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
 
     def close(self) -> None:
         """Close the file for all views of it. Closing twice is fine."""
-        self._shared.database.close()
+        self._shared.close()
 
     def __enter__(self) -> Store:
         return self
@@ -227,6 +237,17 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
         ```
         """
         return self._shared.ledger.transaction()
+
+
+def _embedder_check(embedder: object) -> None:
+    if embedder is None or isinstance(embedder, (Unset, str, os.PathLike)):
+        return
+    if not (callable(getattr(embedder, "embed", None)) and hasattr(type(embedder), "id") | hasattr(embedder, "id")):
+        raise InvalidInput(
+            f"embedder is {shown(type(embedder).__name__)}",
+            why="An embedder has embed(texts), id and dim",
+            next="Give one, the folder of an ONNX model, or None",
+        )
 
 
 def _actor(author: str | None, run: str | None, task: int | None, origin: str) -> Actor:

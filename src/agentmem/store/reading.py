@@ -9,17 +9,18 @@ import attrs
 from agentmem import limits
 from agentmem.errors import InvalidInput
 from agentmem.records import scopes, validate
-from agentmem.records.base import View
+from agentmem.records.base import Binding, View
 from agentmem.records.load import load
 from agentmem.records.refs import identify, note_id
 from agentmem.store.shared import Facade
-from agentmem.types import UNSET, Record, Ref, Unset
+from agentmem.types import UNSET, Origin, Record, Ref, Unset
 
 if TYPE_CHECKING:  # what only some calls need is imported there: most processes make few of them
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from agentmem.context.left import Left
     from agentmem.context.parts import Graph, TaskSummary
+    from agentmem.context.recalled import Recall
     from agentmem.context.resume import Resume
     from agentmem.context.review import Review
     from agentmem.recall.find import Found
@@ -179,11 +180,15 @@ class ReadingVerbs(Facade):
         under: Ref | None = None,
         about: Ref | None = None,
         tag: str | None = None,
+        author: str | None = None,
+        origin: Origin | None = None,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
         project: str | None = None,
         limit: int = 10,
         after: str | None = None,
     ) -> Found:
-        """Search by words: notes, entities, items, checkpoints, summaries. Nothing in the query is syntax.
+        """Search by words: notes, entities with their marks, items, checkpoints, summaries. Nothing in the query is syntax.
 
         Args:
             query: All its words, else words that begin like them, else any; the answer says which.
@@ -192,19 +197,90 @@ class ReadingVerbs(Facade):
             under: Beneath this note.
             about: About this entity.
             tag: With this tag.
+            author: Written by this author.
+            origin: Of this origin.
+            since: Written or changed at this time or later: an aware datetime, or microseconds since 1970 UTC.
+            until: Written at this time or earlier.
             project: Another project, `"*"` for all.
             limit: At most so many.
             after: The `after` of the page before.
         """
+        from agentmem.recall import filters
         from agentmem.recall.find import find
 
-        named = None if project is None else validate.project(project, everywhere=True)
-        binding = self._binding if named in (None, "*") else attrs.evolve(self._binding, project=named)
+        binding, everywhere = self._searched(project)
         with binding.reading() as view:
-            return find(
-                view, query, kind=kind, status=status, under=under, about=about, tag=tag,
-                everywhere=named == "*", limit=limit, after=after,
+            to = filters.narrowed(
+                view, kind=kind, status=status, under=under, about=about, tag=tag, author=author, origin=origin,
+                since=since, until=until, everywhere=everywhere,
             )  # fmt: skip
+            return find(view, query, to, limit=limit, after=after)
+
+    def recall(
+        self,
+        query: str,
+        *,
+        kind: str | None = None,
+        status: str | None = None,
+        under: Ref | None = None,
+        about: Ref | None = None,
+        tag: str | None = None,
+        author: str | None = None,
+        origin: Origin | None = None,
+        since: datetime | int | None = None,
+        until: datetime | int | None = None,
+        project: str | None = None,
+        task: Ref | None | Unset = UNSET,
+        limit: int = 8,
+        budget: int = limits.BUDGET_DEFAULT,
+    ) -> Recall:
+        """What was written about something, in whatever words: by words and by meaning, the best first.
+
+        Superseded records stand below what superseded them, contradicted ones are marked, and what says the same is shown
+        once. What is not relevant is left out: an answer may be empty. Meaning is English as long as the model in the
+        package is used; other languages are found by words. See `docs/recall.md` for the order.
+
+        Args:
+            query: A question, words, a name, a pasted line; nothing in it is syntax.
+            kind: A kind of note, or `entity`, `item`, `checkpoint`, `summary`.
+            status: In this status.
+            under: Beneath this note.
+            about: About this entity.
+            tag: With this tag.
+            author: Written by this author.
+            origin: Of this origin.
+            since: Written or changed at this time or later: an aware datetime, or microseconds since 1970 UTC.
+            until: Written at this time or earlier.
+            project: Another project, `"*"` for all.
+            task: What belongs to this task is lifted a little; by default the actor's task. None for no task.
+            limit: At most so many hits, 1 to 100.
+            budget: Of the text, in tokens.
+
+        Raises:
+            InvalidInput: Nothing in the query can be searched for, or an argument is not acceptable.
+            LimitExceeded: The query is too long.
+        """
+        from agentmem.context.recalled import answer
+        from agentmem.recall import filters
+        from agentmem.recall.recall import recall
+
+        validate.whole(limit, "limit", 1, limits.PAGE)
+        binding, everywhere = self._searched(project)
+        with binding.reading() as view:
+            to = filters.narrowed(
+                view, kind=kind, status=status, under=under, about=about, tag=tag, author=author, origin=origin,
+                since=since, until=until, everywhere=everywhere,
+            )  # fmt: skip
+            heard = self._news(view)
+            found = recall(view, self._shared.meaning, query, to, task=self._chosen(view, task), limit=limit)
+            result = answer(view, found, budget=budget, counter=self._shared.counter, limit=limit, news=heard)
+            self._hear(view)
+            return result
+
+    def _searched(self, project: str | None) -> tuple[Binding, bool]:
+        """The view whose project a search is about, and whether it is about all projects."""
+        named = None if project is None else validate.project(project, everywhere=True)
+        return self._binding if named in (None, "*") else attrs.evolve(self._binding, project=named), named == "*"
 
     def news(self) -> tuple[str, ...]:
         """What the actor's task should hear since its last call, two lines at most; none without a task."""

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
+from typing import TYPE_CHECKING
 
 from agentmem.context import tokens
 from agentmem.context.tokens import Counter, count_tokens
 from agentmem.engine.database import Database
 from agentmem.log.ledger import Ledger
 from agentmem.records.base import Binding, Leases
+from agentmem.types import UNSET, Unset
+
+if TYPE_CHECKING:
+    from agentmem.recall.meaning import EmbedderChoice, Meaning
+
+_SETTLED_SECONDS = 5.0  # a process that has been writing for so long embeds what it wrote; a shorter one leaves it
 
 
 class Shared:
     """What all views of one open file share."""
 
-    def __init__(self, database: Database, ledger: Ledger, counter: Counter) -> None:
+    def __init__(self, database: Database, ledger: Ledger, counter: Counter, embedder: EmbedderChoice = UNSET) -> None:
+        self._embedder = embedder
+        self._meaning: Meaning | None = None
+        self._wrote_at: float | None = None
         self.database = database
         self.ledger = ledger
         self.leases = Leases()
@@ -26,12 +38,45 @@ class Shared:
         self.lock = threading.Lock()
 
     @property
+    def meaning(self) -> Meaning:
+        """The meaning of texts; made, not loaded, on first use."""
+        from agentmem.recall.meaning import Meaning
+
+        with self.lock:
+            if self._meaning is None:
+                self._meaning = Meaning(self.database, _chosen(self._embedder))
+            return self._meaning
+
+    def wrote(self) -> None:
+        """After each write: what was written is embedded in the background, once the process is no short one."""
+        now = time.monotonic()
+        if self._wrote_at is None:
+            self._wrote_at = now
+        elif now - self._wrote_at > _SETTLED_SECONDS:
+            self._wrote_at = now
+            self.meaning.work()
+
+    def close(self) -> None:
+        """End what goes on in the background, then close the file."""
+        if self._meaning is not None:
+            self._meaning.close()
+        self.database.close()
+
+    @property
     def counter(self) -> Counter:
         """Tokens of a text; a caller's own is tried before its first use."""
         if not self._counter_sound:
             tokens.check(self._counter)
             self._counter_sound = True
         return self._counter
+
+
+def _chosen(embedder: EmbedderChoice) -> EmbedderChoice:
+    """The embedder of the environment where none was given."""
+    named = os.environ.get("AGENTMEM_EMBEDDER", "")
+    if not isinstance(embedder, Unset) or named in ("", "shipped"):
+        return embedder
+    return None if named == "none" else named
 
 
 class Facade:

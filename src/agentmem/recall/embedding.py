@@ -1,0 +1,222 @@
+"""Embedding beside other work: what was written gets its vectors in the background, never in a command.
+
+`meta` says which embedder made the vectors (`embedder`) and up to which event all texts have theirs (`embedded`), so
+that any process may go on. One process works at a time: it says so in `embedding`, for so long as a batch may take. A
+text that changes loses its vectors by triggers, and the event that changed it brings it here again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import apsw
+
+from agentmem.engine.database import Database
+from agentmem.errors import AgentMemError
+from agentmem.recall import checked, passages
+from agentmem.recall.filters import named
+from agentmem.records.base import Source
+
+if TYPE_CHECKING:
+    from agentmem.recall.embedder import Embedder
+
+_EVENTS: Final = 256  # read in one piece
+_BATCH: Final = 16  # windows embedded at once, so that a stop does not wait long
+_HELD_SECONDS: Final = 30.0
+_META: Final = "SELECT name, value FROM meta WHERE name IN ('embedder', 'embedded', 'embedding', 'epoch')"
+_INSERT: Final = "INSERT INTO vector (record, begin, finish, scale, code) VALUES (?, ?, ?, ?, ?)"
+
+# Record, begin, finish, scale, code.
+_Row: TypeAlias = tuple[int, int, int, float, bytes]
+
+
+def state(connection: apsw.Connection) -> dict[str, str]:
+    """What `meta` says of the vectors; `epoch` is the number of purges."""
+    rows: list[tuple[Any, ...]] = connection.execute(_META).fetchall()
+    return dict(rows)
+
+
+def pending(connection: apsw.Connection, most: int) -> int:
+    """How many records changed since all texts had their vectors, counted up to `most`."""
+    after = int(state(connection).get("embedded", "0"))
+    sql = "SELECT count(*) FROM (SELECT DISTINCT record FROM event WHERE seq > ? LIMIT ?)"
+    (number,) = connection.execute(sql, (after, most)).fetchone() or (0,)
+    return int(number)
+
+
+def newest(source: Source, most: int) -> list[int]:
+    """The records that changed last and have no vectors yet, the latest first."""
+    after = int(state(source.connection).get("embedded", "0"))
+    sql = """
+    SELECT record FROM event WHERE seq > ? AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.record = event.record)
+    GROUP BY record ORDER BY max(seq) DESC LIMIT ?
+    """
+    recent = max(after, source.number("SELECT max(seq) FROM event") - 16 * most)
+    return [record for (record,) in source.rows(sql, (recent, most))]
+
+
+class Worker:
+    """Embeds what is pending in a thread of its own, which ends when there is nothing left."""
+
+    def __init__(self, database: Database, settle: Callable[[], Embedder | None]) -> None:
+        """Make one.
+
+        Args:
+            database: The open file.
+            settle: Gives the embedder, in the thread; None where there is nothing for it to do.
+        """
+        self.database = database
+        self._settle = settle
+        self.failed: AgentMemError | None = None
+        self._token = secrets.token_hex(8)
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, unless it is at work already."""
+        with self._lock:
+            if not self._stop.is_set() and (self._thread is None or not self._thread.is_alive()):
+                self._thread = threading.Thread(target=self._run, name="agentmem-embed", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """End after the batch at work. It does not begin again."""
+        self._stop.set()
+        self.join(None)
+
+    def join(self, timeout: float | None) -> None:
+        """Wait for its end."""
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+
+    def forked(self) -> None:
+        """In the child of a fork, where the thread is not."""
+        self._lock = threading.Lock()
+        self._thread = None
+
+    def _run(self) -> None:
+        try:
+            model = self._settle()
+            while model is not None and not self._stop.is_set() and self._step(model):
+                pass
+            self.failed = None
+        except AgentMemError as error:
+            # Recall says so, `stats` too; what is done is kept, and the next start goes on.
+            self.failed = error
+        finally:
+            self._let_go()
+
+    def _step(self, model: Embedder) -> bool:
+        """Embed the texts of some events. Whether there are more."""
+        with self.database.read() as connection:
+            before = state(connection)
+            if before.get("embedder", model.id) != model.id:
+                return False
+            after = int(before.get("embedded", "0"))
+            events: list[tuple[Any, ...]] = connection.execute(
+                "SELECT seq, record FROM event WHERE seq > ? ORDER BY seq LIMIT ?", (after, _EVENTS)
+            ).fetchall()
+            if not events:
+                return False
+            last: Any = connection.execute("SELECT max(seq) FROM event").fetchone()
+            texts = _texts(connection, {record for _, record in events})
+        if self._other_at_work(before):
+            return not self._stop.wait(1.0)
+        self._hold()
+        rows = self._embedded(model, texts)
+        if rows is None:
+            return False
+        return self._store(model, before, rows, upto=events[-1][0], seen=last[0])
+
+    def _embedded(self, model: Embedder, texts: Sequence[tuple[int, str, str]]) -> list[_Row] | None:
+        """The rows of these texts; None where it was stopped."""
+        from agentmem.recall.codes import quantise
+
+        pieces = list(passages.windows(model, texts))
+        rows: list[_Row] = []
+        for start in range(0, len(pieces), _BATCH):
+            if self._stop.is_set():
+                return None
+            part = pieces[start : start + _BATCH]
+            codes, scales = quantise(checked.embedded(model, [piece.text for piece in part]))
+            rows += [
+                (piece.record, piece.begin, piece.finish, float(scale), code.tobytes())
+                for piece, code, scale in zip(part, codes, scales, strict=True)
+            ]
+        return rows
+
+    def _store(
+        self,
+        model: Embedder,
+        before: dict[str, str],
+        rows: Sequence[_Row],
+        *,
+        upto: int,
+        seen: int,
+    ) -> bool:
+        """Write the rows of records that did not change meanwhile. Whether to go on."""
+        with self.database.write() as connection:
+            now = state(connection)
+            if now.get("embedder", model.id) != model.id:
+                return False
+            same = all(now.get(name) == before.get(name) for name in ("embedded", "epoch"))
+            if not same:
+                return True  # a purge came between, or another process did the same: from where it is now
+            records = {row[0] for row in rows}
+            changed = _named(connection, "SELECT DISTINCT record FROM event WHERE record IN (SELECT value FROM "
+                             "json_each(?)) AND seq > ?", records, seen)  # fmt: skip
+            there = _named(connection, "SELECT DISTINCT record FROM vector WHERE record IN (SELECT value FROM "
+                           "json_each(?))", records)  # fmt: skip
+            connection.executemany(_INSERT, [row for row in rows if row[0] not in changed and row[0] not in there])
+            _set(connection, "embedder", model.id)
+            _set(connection, "embedded", str(upto))
+            _set(connection, "embedding", self._mine())
+        return True
+
+    def _other_at_work(self, before: dict[str, str]) -> bool:
+        token, _, until = before.get("embedding", "").partition(" ")
+        return bool(token) and token != self._token and time.time() < float(until or 0)
+
+    def _mine(self) -> str:
+        return f"{self._token} {time.time() + _HELD_SECONDS:.0f}"
+
+    def _hold(self) -> None:
+        with self.database.write() as connection:
+            _set(connection, "embedding", self._mine())
+
+    def _let_go(self) -> None:
+        try:
+            with self.database.write() as connection:
+                connection.execute("DELETE FROM meta WHERE name = 'embedding' AND value LIKE ? || ' %'", (self._token,))
+        except AgentMemError:
+            return  # the file was closed, or is busy: it lapses by itself
+
+
+def choose(database: Database, model: Embedder) -> None:
+    """Have all vectors made anew by another embedder. No record is touched."""
+    with database.write() as connection:
+        if state(connection).get("embedder") != model.id:
+            connection.execute("DELETE FROM vector")
+            connection.execute("DELETE FROM meta WHERE name = 'embedded'")
+            _set(connection, "embedder", model.id)
+
+
+def _texts(connection: apsw.Connection, records: set[int]) -> list[tuple[int, str, str]]:
+    there = _named(
+        connection, "SELECT DISTINCT record FROM vector WHERE record IN (SELECT value FROM json_each(?))", records
+    )
+    return passages.texts(connection, sorted(records - there))
+
+
+def _named(connection: apsw.Connection, sql: str, records: set[int], *more: int) -> set[int]:
+    return {int(found) for (found,) in connection.execute(sql, (named(records), *more))}
+
+
+def _set(connection: apsw.Connection, name: str, value: str) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))

@@ -1,0 +1,250 @@
+"""What narrows a search: the same conditions for words and for meaning, and how a record is read once it was found.
+
+Conditions are part of a search, never applied after a cut: candidates are taken in the order of their score and
+filtered in that order until there are enough.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from attrs import frozen
+
+from agentmem import limits
+from agentmem.errors import InvalidInput
+from agentmem.records import tree, validate
+from agentmem.records.base import View
+from agentmem.records.refs import identify
+from agentmem.types import NOTE_KINDS, ORIGINS, Origin, RecordType, Ref
+
+TYPES: Final = (*NOTE_KINDS, "entity", "item", "checkpoint", "summary")
+
+_TABLES: Final = """
+LEFT JOIN note ON note.id = best.id
+LEFT JOIN entity ON entity.id = best.id
+LEFT JOIN item ON item.id = best.id
+LEFT JOIN checkpoint ON checkpoint.id = best.id
+LEFT JOIN summary ON summary.id = best.id
+LEFT JOIN note AS owner ON owner.id = coalesce(item.note, summary.note, checkpoint.task)
+"""
+_PROJECT: Final = "coalesce(note.project, entity.project, owner.project, checkpoint.project)"
+_STATUS: Final = "coalesce(note.status, entity.status, CASE item.done WHEN 1 THEN 'done' WHEN 0 THEN 'open' END)"
+_ORIGIN: Final = "coalesce(note.origin, entity.origin, item.origin, checkpoint.origin, summary.origin)"
+# An item has neither author nor time of its own: those of the event that made it.
+_AUTHOR: Final = """
+coalesce(note.author, entity.author, checkpoint.author, summary.author,
+         (SELECT author FROM event WHERE seq = item.id))
+"""
+_WRITTEN: Final = "coalesce(note.created_at, entity.created_at, (SELECT at FROM event WHERE seq = best.id))"
+_CHANGED: Final = """
+coalesce(note.updated_at, entity.updated_at, checkpoint.at, summary.at, item.done_at,
+         (SELECT at FROM event WHERE seq = best.id))
+"""
+
+
+@frozen
+class Narrowed:
+    """What a search is narrowed to.
+
+    Attributes:
+        where: The conditions, on the tables that stand for a candidate.
+        values: Their parameters.
+        project: The project, None for all.
+        others: Whether anything but the project is asked.
+        notes: SQL for the ids of the only notes that may pass, themselves or by what belongs to them, where an index
+            knows these; `bound` are its parameters.
+        beside: The id of an entity that may pass with these notes.
+    """
+
+    where: str
+    values: tuple[Any, ...]
+    project: int | None
+    others: bool
+    notes: str | None = None
+    bound: tuple[Any, ...] = ()
+    beside: int | None = None
+
+
+@frozen
+class Match:
+    """A record that passed, with what an answer shows of it.
+
+    Attributes:
+        id: Its id.
+        type: Its type.
+        kind: Of a note its kind, of an entity its type, else the type of the record.
+        status: Its status; of an item `open` or `done`; None where it has none.
+        title: Its one line; of an item with its number, of a checkpoint or summary that of its task.
+        body: The rest of its text, as it was written.
+        origin: Where that came from.
+        project: The id of its project.
+        confidence: From 0 to 1, None where nobody said.
+        changed: When it was changed last, in microseconds.
+        entity: The entity it is about.
+        above: Its parent, or the note it belongs to.
+    """
+
+    id: int
+    type: RecordType
+    kind: str
+    status: str | None
+    title: str
+    body: str
+    origin: Origin
+    project: int
+    confidence: float | None
+    changed: int
+    entity: int | None
+    above: int | None
+
+
+def narrowed(
+    view: View,
+    *,
+    kind: str | None = None,
+    status: str | None = None,
+    under: Ref | None = None,
+    about: Ref | None = None,
+    tag: str | None = None,
+    author: str | None = None,
+    origin: str | None = None,
+    since: Any = None,
+    until: Any = None,
+    everywhere: bool = False,
+) -> Narrowed:
+    """Validate what a caller narrows a search to; see `Store.find` for the arguments."""
+    narrowing = _Narrowing(view, everywhere)
+    if kind is not None:
+        narrowing.kind(kind)
+    if under is not None:
+        narrowing.under(under)
+    if about is not None:
+        narrowing.about(about)
+    plain: tuple[tuple[str, Any], ...] = (
+        (f"{_STATUS} = ?", None if status is None else validate.token(status, "status")),
+        (
+            "EXISTS (SELECT 1 FROM json_each(coalesce(note.tags, owner.tags)) WHERE value = ?)",
+            None if tag is None else validate.label(tag, "tag", limits.TAG_CHARS),
+        ),
+        (f"{_AUTHOR} = ?", validate.optional_label(author, "author")),
+        (f"{_ORIGIN} = ?", None if origin is None else validate.choice(origin, "origin", ORIGINS)),
+        (f"{_CHANGED} >= ?", None if since is None else validate.moment(since, "since")),
+        (f"{_WRITTEN} <= ?", None if until is None else validate.moment(until, "until")),
+    )
+    for condition, value in plain:
+        if value is not None:
+            narrowing.add(condition, value)
+    return narrowing.done()
+
+
+class _Narrowing:
+    """The conditions as they come together."""
+
+    def __init__(self, view: View, everywhere: bool) -> None:
+        self.view = view
+        self.project = None if everywhere else view.project
+        self.conditions: list[str] = []
+        self.values: list[Any] = []
+        self.notes: tuple[str, tuple[Any, ...]] | None = None
+        self.beside: int | None = None
+
+    def add(self, condition: str, *values: Any) -> None:
+        self.conditions.append(condition)
+        self.values += values
+
+    def kind(self, kind: str) -> None:
+        if validate.choice(kind, "kind", TYPES) not in NOTE_KINDS:
+            self.add(f"{kind}.id IS NOT NULL")
+            return
+        self.add("note.kind = ?", kind)
+        if self.project is not None:
+            self.notes = "SELECT id FROM note WHERE project = ? AND kind = ?", (self.project, kind)
+
+    def under(self, ref: Ref) -> None:
+        found, of = identify(self.view, ref)
+        if of != "note":
+            raise InvalidInput(f"#{found} is of type {of}", why="under= takes a note")
+        beneath = f"{tree.BENEATH.replace('?1', '?')} SELECT id FROM beneath"
+        self.notes = beneath, (found,)
+        self.add(f"coalesce(note.id, owner.id) IN ({beneath})", found)
+
+    def about(self, ref: Ref) -> None:
+        found, of = identify(self.view, ref)
+        if of != "entity":
+            raise InvalidInput(f"#{found} is of type {of}", why="about= takes an entity")
+        self.notes, self.beside = ("SELECT id FROM note WHERE entity = ?", (found,)), found
+        self.add("coalesce(note.entity, owner.entity, entity.id) = ?", found)
+
+    def done(self) -> Narrowed:
+        conditions, values = self.conditions, self.values
+        others = bool(conditions)
+        if self.project is not None:
+            conditions, values = [f"{_PROJECT} = ?", *conditions], [self.project, *values]
+        notes, bound = self.notes or (None, ())
+        where = " AND ".join(conditions) or "TRUE"
+        return Narrowed(where, tuple(values), self.project, others, notes, bound, self.beside)
+
+
+def passing(view: View, ids: Sequence[int], to: Narrowed, most: int = -1) -> list[Match]:
+    """Those of these records that pass, in their order, `most` at most. What has no text is no record to find."""
+    sql = f"""
+    SELECT best.id, note.kind, note.status, note.title, concat_ws(char(10), note.body, note.why, note.basis),
+           entity.type, entity.status, entity.key, entity.attrs,
+           item.note || '.' || item.number, item.text,
+           checkpoint.text, concat_ws(char(10), summary.result, summary.work), owner.title,
+           {_ORIGIN}, {_PROJECT}, coalesce(note.confidence, entity.confidence, summary.confidence), {_CHANGED},
+           coalesce(note.entity, owner.entity), coalesce(note.parent, owner.id, entity.parent), item.done, summary.id
+    FROM (SELECT value AS id, key AS place FROM json_each(?)) AS best {_TABLES}
+    WHERE {to.where} ORDER BY best.place LIMIT ?
+    """
+    rows = view.rows(sql, [json.dumps(list(ids)), *to.values, most])
+    return [found for found in map(_found, rows) if found is not None]
+
+
+def _found(row: tuple[Any, ...]) -> Match | None:
+    """The record of a row; None for one that has no text any more."""
+    kind, type_, number, checkpoint = row[1], row[5], row[9], row[11]
+    shared = (row[14], row[15], row[16], row[17], row[18], row[19])
+    if kind is not None:
+        return Match(row[0], "note", kind, row[2], row[3] or "", row[4], *shared) if row[3] is not None else None
+    if type_ is not None:
+        attrs = "" if row[8] == "{}" else row[8]
+        return Match(row[0], "entity", type_, row[6], row[7], attrs, *shared) if row[7] is not None else None
+    if number is not None:
+        status = "done" if row[20] else "open"
+        return Match(row[0], "item", "item", status, f"{number} {row[10]}", row[10], *shared) if row[10] else None
+    if checkpoint is not None:
+        of = f"checkpoint of {row[13]}" if row[13] else "checkpoint"
+        return Match(row[0], "checkpoint", "checkpoint", None, of, checkpoint, *shared)
+    if row[21] is not None:
+        of = f"summary of {row[13]}" if row[13] else "summary"
+        return Match(row[0], "summary", "summary", None, of, row[12], *shared)
+    return None
+
+
+def only_records(view: View, to: Narrowed, most: int) -> list[int] | None:
+    """The ids of the only records that may pass, where an index knows them and they are not more than `most`."""
+    if to.notes is None:
+        return None
+    notes = [found for (found,) in view.rows(f"SELECT * FROM ({to.notes}) LIMIT ?", [*to.bound, most + 1])]
+    if len(notes) > most:
+        return None
+    listed = json.dumps(notes)
+    found: list[int] = [*notes, *([] if to.beside is None else [to.beside])]
+    for table, column in (("item", "note"), ("summary", "note"), ("checkpoint", "task")):
+        sql = f"SELECT id FROM {table} WHERE {column} IN (SELECT value FROM json_each(?)) LIMIT ?"
+        found += [record for (record,) in view.rows(sql, (listed, most + 1))]
+    return found if len(found) <= most else None
+
+
+def named(ids: Iterable[int]) -> str:
+    """Ids as the JSON list that queries take."""
+    return json.dumps(list(ids))
+
+
+def in_project(view: View, records: Sequence[int], project: int) -> int:
+    """How many of these records are in a project."""
+    sql = f"SELECT count(*) FROM (SELECT value AS id FROM json_each(?)) AS best {_TABLES} WHERE {_PROJECT} = ?"
+    return view.number(sql, (named(records), project))

@@ -1,0 +1,371 @@
+"""Meaning for one open file: which embedder, the codes of the vectors, what was just written, the work in the background.
+
+Everything here is optional: where a model is missing, damaged, another than the store's, or does not know the language
+of a query, recall goes by words and says why.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from attrs import field, frozen
+
+from agentmem.engine.database import Database
+from agentmem.errors import AgentMemError, shown
+from agentmem.recall import checked, embedding, filters, passages, vectors
+from agentmem.recall.filters import Match, Narrowed
+from agentmem.recall.vectors import Index, Near
+from agentmem.records import cleaning
+from agentmem.records.base import View
+from agentmem.types import Unset
+
+if TYPE_CHECKING:
+    from agentmem.recall.codes import Filter, Floats
+    from agentmem.recall.embedder import Embedder
+
+    EmbedderChoice: TypeAlias = Embedder | str | os.PathLike[str] | None | Unset
+
+__all__ = ["Asked", "Meaning", "State"]
+
+State: TypeAlias = Literal["used", "off", "missing", "damaged", "other", "unknown", "failed"]
+"""Whether meaning took part in an answer: `used`; `off`, the store was opened without; `missing` or `damaged`, the model
+is; `other`, the vectors are another embedder's; `unknown`, the model does not know the language of the query; `failed`,
+the embedder raised an error."""
+
+_FRESH: Final = 16  # records without vectors that one answer embeds by itself
+_FRESH_WINDOWS: Final = 4  # of each
+_KEPT: Final = 256  # of these, and of queries, in memory
+_SMALL: Final = 20_000  # records to which a scan is narrowed by a list
+_MORE: Final = 4
+
+_REVISIONS: Final = """
+SELECT record, max(seq) FROM event WHERE record IN (SELECT value FROM json_each(?)) GROUP BY record
+"""
+
+
+@frozen(eq=False)
+class Asked:
+    """A query by its meaning.
+
+    Attributes:
+        state: Whether meaning takes part.
+        why: A sentence for where it does not.
+        vector: float32 [dim], unit length; None where it does not.
+        fresh: How near records are that have no vectors in the file yet.
+        pending: How many records wait for theirs, counted up to 1,001.
+    """
+
+    state: State
+    why: str = ""
+    vector: Floats | None = None
+    fresh: dict[int, Near] = field(factory=dict)
+    pending: int = 0
+
+
+class Meaning:
+    """What all views of one open file share of it. Nothing is loaded before the first use. Safe for threads."""
+
+    def __init__(self, database: Database, choice: EmbedderChoice) -> None:
+        self.database = database
+        self._choice = choice
+        self._lock = threading.RLock()
+        self._model: Embedder | None = None
+        self._failed: AgentMemError | None = None
+        self._index: Index | None = None
+        self._worker: embedding.Worker | None = None
+        self._may_switch = not isinstance(choice, Unset)
+        self._queries: OrderedDict[str, Floats] = OrderedDict()
+        self._fresh: OrderedDict[tuple[int, int], list[tuple[int, int, Floats]]] = OrderedDict()
+        _watch(self)
+
+    # What a search asks
+
+    def ask(self, view: View, query: str) -> Asked:
+        """The query as a vector, if meaning can take part, with what is not in the file yet."""
+        state, why = self._ready(view)
+        if state != "used":
+            return Asked(state, why)
+        assert self._model is not None  # or it would not be ready
+        try:
+            if not checked.known(self._model, query):
+                return Asked("unknown", f"{self._model.id} does not know the language of the query")
+            vector = self._query(query)
+            waiting = embedding.pending(view.connection, 1001)
+            fresh = self._just_written(view, vector) if waiting else {}
+        except AgentMemError as error:
+            return Asked(_state_of(error), str(error))
+        if waiting:
+            self.work()
+        return Asked("used", "", vector, fresh, waiting)
+
+    def nearest(self, view: View, asked: Asked, to: Narrowed, most: int, least: float) -> dict[int, tuple[Match, Near]]:
+        """The records nearest to a query that pass, at most so many, none with a cosine below `least`."""
+        if asked.vector is None or self._index is None:
+            return {}
+        if not self.database.in_write():  # else it may see events that are rolled back, whose numbers are given again
+            self._index.follow(view)
+        allowed = self._allowed(view, to)
+        codes = self._index.codes
+        count = _MORE * most if to.others else 2 * most
+        found: dict[int, tuple[Match, Near]] = {}
+        looked: set[int] = set()
+        while True:
+            nearest = codes.nearest(asked.vector, count, allowed=allowed)
+            new = [int(one) for one in nearest.ids if int(one) not in looked]
+            looked.update(new)
+            near = {
+                record: one
+                for record, one in vectors.cosines(view, asked.vector, ids=new).items()
+                if one.cosine >= least
+            }
+            order = sorted(near, key=lambda record: -near[record].cosine)
+            for match in filters.passing(view, order, to):
+                known = found.get(match.id)
+                if known is None or known[1].cosine < near[match.id].cosine:
+                    found[match.id] = match, near[match.id]
+            ended = len(nearest) < count or nearest.cosines[-1] < least - _ESTIMATE
+            if ended or len(found) >= most:
+                break
+            count *= _MORE
+        self._add_fresh(view, asked, to, least, found)
+        best = sorted(found, key=lambda record: (-found[record][1].cosine, record))[:most]
+        return {record: found[record] for record in best}
+
+    def cosines(self, view: View, asked: Asked, records: Iterable[int]) -> dict[int, Near]:
+        """How near these records are; nothing for one without vectors."""
+        if asked.vector is None:
+            return {}
+        wanted = set(records)
+        found = vectors.cosines(view, asked.vector, records=wanted)
+        return found | {record: near for record, near in asked.fresh.items() if record in wanted}
+
+    def _allowed(self, view: View, to: Narrowed) -> Filter | None:
+        assert self._index is not None  # asked for by the caller
+        only = filters.only_records(view, to, _SMALL)
+        if only is None:
+            return self._index.within(to.project)
+        from agentmem.recall.codes import of_records
+
+        return of_records(only)
+
+    def _add_fresh(
+        self, view: View, asked: Asked, to: Narrowed, least: float, found: dict[int, tuple[Match, Near]]
+    ) -> None:
+        near = {record: one for record, one in asked.fresh.items() if one.cosine >= least}
+        found.update({match.id: (match, near[match.id]) for match in filters.passing(view, list(near), to)})
+
+    # The model
+
+    def _ready(self, view: View) -> tuple[State, str]:
+        """Whether meaning can take part now, and why not."""
+        try:
+            model = self._loaded()
+        except AgentMemError as error:
+            return _state_of(error), str(error)
+        if model is None:
+            return "off", "the store was opened without an embedder"
+        named = embedding.state(view.connection).get("embedder")
+        with self._lock:
+            if named is not None and named != model.id and not self._switched(model, named):
+                return "other", f"the vectors were made by {shown(named)}, not by {shown(model.id)}"
+            if self._index is None:
+                self._index = Index(model.dim)
+        return "used", ""
+
+    def _loaded(self) -> Embedder | None:
+        if self._choice is None:
+            return None
+        with self._lock:
+            if self._failed is not None:  # once a process: a model does not come by itself
+                raise self._failed
+            if self._model is None:
+                try:
+                    self._model = _embedder(self._choice)
+                except AgentMemError as error:
+                    self._failed = error
+                    raise
+            return self._model
+
+    def _settled(self) -> Embedder | None:
+        """The embedder for work in the background, where the vectors are its own or are to be."""
+        model = self._loaded()
+        if model is not None:
+            with self.database.read() as connection:
+                named = embedding.state(connection).get("embedder")
+            with self._lock:
+                if named not in (None, model.id) and not self._switched(model, named):
+                    return None
+        return model
+
+    def _switched(self, model: Embedder, named: str | None) -> bool:
+        """Have the vectors made anew by the embedder this store was opened with, once: two stores must not take turns.
+
+        Without being told to only those of an earlier release of the same model are made anew.
+        """
+        same_model = named is not None and named.partition(":")[0] == model.id.partition(":")[0]
+        if self.database.read_only or self.database.in_write() or not (self._may_switch or same_model):
+            return False
+        self._may_switch = False
+        embedding.choose(self.database, model)
+        self._index = None
+        self._queries.clear()
+        self._fresh.clear()
+        return True
+
+    def _query(self, query: str) -> Floats:
+        assert self._model is not None  # asked for by the caller
+        known = self._queries.get(query)
+        if known is None:
+            known = checked.embedded_queries(self._model, [query])[0]
+            with self._lock:
+                self._queries[query] = known
+                while len(self._queries) > _KEPT:
+                    self._queries.popitem(last=False)
+        return known
+
+    def _just_written(self, view: View, query: Floats) -> dict[int, Near]:
+        """How near the latest records are that have no vectors yet."""
+        assert self._model is not None  # asked for by the caller
+        latest = embedding.newest(view, _FRESH)
+        revisions: dict[int, int] = dict(view.rows(_REVISIONS, (filters.named(latest),)))
+        missing = [record for record in latest if (record, revisions[record]) not in self._fresh]
+        pieces = list(passages.windows(self._model, passages.texts(view.connection, missing), most=_FRESH_WINDOWS))
+        made = checked.embedded(self._model, [piece.text for piece in pieces]) if pieces else ()
+        with self._lock:
+            for record in missing:
+                self._fresh[record, revisions[record]] = [
+                    (piece.begin, piece.finish, vector)
+                    for piece, vector in zip(pieces, made, strict=True)
+                    if piece.record == record
+                ]
+            while len(self._fresh) > _KEPT:
+                self._fresh.popitem(last=False)
+            kept = {record: self._fresh.get((record, revisions[record]), []) for record in latest}
+        return {
+            record: max((Near(float(vector @ query), begin, finish) for begin, finish, vector in windows), key=_cosine)
+            for record, windows in kept.items()
+            if windows
+        }
+
+    # Work in the background
+
+    def work(self) -> None:
+        """Begin to embed what waits for it, in the background."""
+        if self._choice is None or self.database.read_only:
+            return
+        with self._lock:
+            if self._worker is None:
+                settled = weakref.WeakMethod(self._settled)  # the worker is not to keep what owns it
+                self._worker = embedding.Worker(self.database, lambda: (call := settled()) and call())
+            self._worker.start()
+
+    def wait(self, timeout: float | None) -> bool:
+        """Have all that waits embedded, as far as it can be, and wait for that. Whether nothing waits any more."""
+        self.work()
+        if self._worker is not None:
+            self._worker.join(timeout)
+        return self._choice is None or not self.waiting(1)
+
+    def waiting(self, most: int) -> int:
+        """How many records wait to be embedded, counted up to `most`."""
+        with self.database.read() as connection:
+            return embedding.pending(connection, most)
+
+    @property
+    def failed(self) -> AgentMemError | None:
+        """Why nothing is embedded, None where nothing is wrong."""
+        return self._failed or (None if self._worker is None else self._worker.failed)
+
+    def drop(self) -> None:
+        """Drop what is remembered of any text, for use after a purge."""
+        with self._lock:
+            self._index = None if self._index is None else Index(self._index.codes.dim)
+            self._queries.clear()
+            self._fresh.clear()
+
+    def close(self) -> None:
+        """End the work in the background, before the file is closed."""
+        if self._worker is not None:
+            self._worker.stop()
+        _OPEN.discard(self)
+
+    def forked(self) -> None:
+        """In the child of a fork: locks may be held by threads that are not in it."""
+        self._lock = threading.RLock()
+        self._index = None
+        if self._worker is not None:
+            self._worker.forked()
+
+
+# By how much the estimate by codes may be off.
+_ESTIMATE: Final = 0.08
+_OPEN: Final[weakref.WeakSet[Meaning]] = weakref.WeakSet()
+
+
+_watched: Final[list[bool]] = []
+
+
+def _watch(one: Meaning) -> None:
+    """Know of it when something is purged, at a fork, and at the end of the interpreter."""
+    _OPEN.add(one)
+    if not _watched:
+        _watched.append(True)
+        atexit.register(_stop_all)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_forked)
+
+
+def _cosine(near: Near) -> float:
+    return near.cosine
+
+
+def _state_of(error: AgentMemError) -> State:
+    match error.code:
+        case "model_missing":
+            return "missing"
+        case "model_damaged":
+            return "damaged"
+        case _:
+            return "failed"
+
+
+def _embedder(choice: EmbedderChoice) -> Embedder:
+    from agentmem.recall import embedder
+
+    if isinstance(choice, Unset):
+        model: Embedder = embedder.shipped()
+    elif isinstance(choice, (str, os.PathLike)):
+        from agentmem.recall.onnx_embedder import OnnxEmbedder
+
+        model = OnnxEmbedder(Path(choice))
+    else:
+        assert choice is not None  # asked for by the caller
+        model = choice
+    checked.embedded(model, ["ready"])  # what can't load says so here
+    return model
+
+
+@cleaning.dropped_by
+def forget_vectors(database: Database) -> None:
+    """Empties what is in memory of this file's vectors, for use after a purge."""
+    for one in list(_OPEN):
+        if one.database is database:
+            one.drop()
+
+
+def _stop_all() -> None:
+    """Before the interpreter ends: a thread inside the runtime would outlive what it stands on."""
+    for one in list(_OPEN):
+        one.close()
+
+
+def _forked() -> None:
+    for one in list(_OPEN):
+        one.forked()

@@ -1,0 +1,74 @@
+"""The order of what was found: one formula, whatever the text is of. `docs/recall.md` has what each term is worth.
+
+For a query q and a record d:
+
+    words(q, d)    the share of what q asks for that d holds, about 1 for all of it: the sum over the units u of q of
+                   idf(u) * match(u, d), over the sum of idf(u). The idf is that of BM25 (Robertson and Spärck Jones);
+                   match is its saturated frequency, less for a stem than for the form itself, and less for parts.
+    meaning(q, d)  the cosine of q with the best window of d, 0 below 0 or where the model knows one of them not
+    base(q, d)     words ** 1.5 + meaning
+    score(q, d)    base(d) + 0.2 * base(the record before d) + 0.1 * base(the record after d)
+
+Both parts are absolute: neither is divided by the best of the answer. So words that are all there weigh more than any
+likeness (1 against some 0.6), words of which few are there weigh little (0.3 ** 1.5 is 0.16), and where the words of a
+question stand nowhere the order is that of meaning. What stands before and after it tells what a message is about.
+
+What follows changes the order only among records that are nearly as good, or have a successor.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+__all__ = ["AFTER", "BEFORE", "base", "idf", "saturated", "tied"]
+
+_STEEP: Final = 1.5
+_MEANING: Final = 1.0
+BEFORE: Final = 0.2
+AFTER: Final = 0.1
+
+_K1: Final = 1.2
+_B: Final = 0.3
+_LENGTH: Final = 100.0  # tokens of the index at which length neither helps nor harms
+
+TASK: Final = 1.15
+"""What belongs to the task that was asked for."""
+OVERRULED: Final = 0.5
+"""What was superseded or dropped."""
+_FRESH: Final = 0.02
+_SURE: Final = 0.02
+_HALF_LIFE_DAYS: Final = 30.0
+
+WORDS_LEAST: Final = 0.2
+MEANING_LEAST: Final = 0.3
+"""Below both of these a record is not relevant."""
+
+
+def idf(records: int, holding: int) -> float:
+    """How much a unit tells that stands in `holding` of so many records."""
+    return math.log1p((records - min(holding, records) + 0.5) / (holding + 0.5))
+
+
+def saturated(frequency: float, length: int) -> float:
+    """What the frequency of a unit counts in a text of so many index tokens: 1 for one in a text of `_LENGTH`.
+
+    More of the same tells ever less; 2.2 is the most.
+    """
+    return frequency * (_K1 + 1) / (frequency + _K1 * (1 - _B + _B * length / _LENGTH))
+
+
+def base(words: float, meaning: float) -> float:
+    """The score of a record by itself."""
+    return math.pow(max(words, 0.0), _STEEP) + _MEANING * max(meaning, 0.0)
+
+
+def relevant(words: float, meaning: float) -> bool:
+    """Whether a record is worth showing at all."""
+    return words >= WORDS_LEAST or meaning >= MEANING_LEAST
+
+
+def tied(score: float, *, age_days: float, confidence: float | None) -> float:
+    """The score with what only decides between records that are nearly as good: 4 % at most."""
+    fresh = math.exp2(-max(age_days, 0.0) / _HALF_LIFE_DAYS)
+    return score * (1 + _FRESH * fresh + _SURE * ((0.5 if confidence is None else confidence) - 0.5))

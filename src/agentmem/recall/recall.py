@@ -1,0 +1,343 @@
+"""`recall`: what was written, by words and by meaning, the best first; see `agentmem.recall.ranking` for the order.
+
+Candidates come from both sides, each narrowed while it is searched, and each candidate gets both scores: what only one
+side found is never dropped for that. What stands beside the best is looked at too. Then come what supersedes them, the
+limit below which nothing is relevant, and repeats, shown once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import evolve, frozen
+
+from agentmem import limits, text
+from agentmem.recall import chains, filters, ranking, repeats, words
+from agentmem.recall.filters import Match, Narrowed
+from agentmem.recall.meaning import Asked, Meaning, State
+from agentmem.recall.vectors import Near
+from agentmem.records import validate
+from agentmem.records.base import View
+from agentmem.types import Brief
+
+__all__ = ["Recalled", "RecalledHit", "Why", "recall"]
+
+_CANDIDATES: Final = 100  # of each side
+_BESIDE: Final = 40  # of the best, whose neighbours are looked at
+_FAR: Final = 32  # events between two neighbours at most
+_FOLDED: Final = 4  # times the limit, of which repeats are sought
+_DAY: Final = 86_400_000_000
+
+
+@frozen
+class Why:
+    """What speaks for a hit.
+
+    Attributes:
+        words: How much of the query it holds, about 1 for all of it; 0 for none.
+        meaning: Its cosine with the query; None where meaning did not take part.
+        matched: The words of the query that it holds, in their order.
+        beside: The record before or after it that speaks for it more than itself; None for none.
+        supersedes: The hit that it supersedes, by which it was found; None where it was found by itself.
+        in_task: Whether it was lifted because it belongs to the task.
+    """
+
+    words: float
+    meaning: float | None
+    matched: tuple[str, ...] = ()
+    beside: int | None = None
+    supersedes: int | None = None
+    in_task: bool = False
+
+
+@frozen
+class RecalledHit:
+    """One record that was recalled.
+
+    Attributes:
+        score: More is better; comparable within one answer only.
+        record: The record.
+        snippet: The place of its text that answers, as it was written, not escaped. Empty where the title is all.
+        why: What speaks for it.
+        superseded_by: What superseded it in the end; None where it is in force.
+        contradicted_by: The records that contradict it.
+        repeats: Records that say the same, which are not shown.
+        project: The id of its project.
+    """
+
+    score: float
+    record: Brief
+    snippet: str
+    why: Why
+    superseded_by: int | None = None
+    contradicted_by: tuple[int, ...] = ()
+    repeats: tuple[int, ...] = ()
+    project: int = 0
+
+    @property
+    def id(self) -> int:
+        """The id of the record."""
+        return self.record.id
+
+
+@frozen
+class Recalled:
+    """What was found.
+
+    Attributes:
+        query: What was asked.
+        hits: The best first; empty where nothing is relevant.
+        more: How many further records of those looked at are relevant.
+        meaning: Whether meaning took part.
+        because: A sentence for where it did not, or did in part.
+        pending: How many records wait to be embedded, counted up to 1,001; by words these are found already.
+    """
+
+    query: str
+    hits: tuple[RecalledHit, ...]
+    more: int
+    meaning: State
+    because: str
+    pending: int
+
+
+@frozen
+class _Seen:
+    """A candidate with both of its scores."""
+
+    match: Match
+    words: words.Held
+    near: Near | None
+
+    @property
+    def cosine(self) -> float:
+        return 0.0 if self.near is None else self.near.cosine
+
+    @property
+    def base(self) -> float:
+        return ranking.base(self.words.score, self.cosine)
+
+
+def recall(view: View, meaning: Meaning, query: str, to: Narrowed, *, task: int | None, limit: int) -> Recalled:
+    """The answer of `store.recall`, without its text."""
+    parsed = text.query(validate.text(query, "query", 4 * limits.QUERY_CHARS))
+    units = parsed.significant()
+    asked = meaning.ask(view, query)
+    search = _Search(view, meaning, asked, words.Asked(view, units, to.project), to)
+    search.begin(units)
+    search.widen()
+    ranked = _ordered(view, search, task)
+    relevant = [one for one in ranked if one.score > 0]
+    # Repeats are sought among what may be shown.
+    looked = relevant[: _FOLDED * limit]
+    folded = repeats.fold(looked, _text_of, kind_of=_kind_of) if limit else []
+    hits = tuple(
+        _hit(one, tuple(other.seen.match.id for other in others), parsed, asked, units)
+        for one, others in folded[:limit]
+    )
+    shown = sum(1 + len(hit.repeats) for hit in hits)
+    return Recalled(query, hits, len(relevant) - shown, asked.state, _because(asked), asked.pending)
+
+
+class _Search:
+    """The candidates of one search."""
+
+    def __init__(self, view: View, meaning: Meaning, asked: Asked, by_words: words.Asked, to: Narrowed) -> None:
+        self.view = view
+        self.meaning = meaning
+        self.asked = asked
+        self.by_words = by_words
+        self.to = to
+        self.seen: dict[int, _Seen] = {}
+        self.beside: dict[int, tuple[int | None, int | None]] = {}
+
+    def begin(self, units: Sequence[text.Unit]) -> None:
+        """The candidates of both sides."""
+        worded = {match.id: match for match in words.candidates(self.view, units, self.to, _CANDIDATES)}
+        near = self.meaning.nearest(self.view, self.asked, self.to, _CANDIDATES, ranking.MEANING_LEAST / 2)
+        nears = {record: one for record, (_, one) in near.items()}
+        nears |= self.meaning.cosines(self.view, self.asked, worded.keys() - near.keys())
+        self._add({record: match for record, (match, _) in near.items()} | worded, nears)
+
+    def add(self, records: Iterable[int]) -> None:
+        """These records too, as far as they pass."""
+        new = [record for record in dict.fromkeys(records) if record not in self.seen]
+        matches = {match.id: match for match in filters.passing(self.view, new, self.to)}
+        self._add(matches, self.meaning.cosines(self.view, self.asked, matches))
+
+    def _add(self, matches: Mapping[int, Match], nears: Mapping[int, Near]) -> None:
+        held = self.by_words.scores(self.view, matches)
+        for record, match in matches.items():
+            self.seen[record] = _Seen(match, held.get(record, words.NOTHING), nears.get(record))
+
+    def widen(self) -> None:
+        """What stands beside the best."""
+        best = sorted(self.seen.values(), key=lambda one: (-one.base, one.match.id))[:_BESIDE]
+        self.beside = _beside(self.view, [one.match.id for one in best if one.match.type == "note"])
+        around = [record for pair in self.beside.values() for record in pair if record is not None]
+        self.add(around)
+        for record, (before, after) in list(self.beside.items()):
+            if before is not None:
+                known = self.beside.get(before, (None, None))
+                self.beside[before] = known[0], record
+            if after is not None:
+                known = self.beside.get(after, (None, None))
+                self.beside[after] = record, known[1]
+
+    def score(self, record: int) -> tuple[float, int | None]:
+        """The score of a candidate, and the neighbour that speaks for it more than it does itself."""
+        own = self.seen[record].base
+        total, loudest, told = own, own, None
+        for other, part in zip(self.beside.get(record, ()), (ranking.BEFORE, ranking.AFTER), strict=False):
+            if other is not None and other in self.seen:
+                lent = part * self.seen[other].base
+                total += lent
+                if lent > loudest:
+                    loudest, told = lent, other
+        return total, told
+
+
+_BESIDE_SQL: Final = """
+SELECT note.id,
+       (SELECT max(other.id) FROM note AS other
+        WHERE other.id < note.id AND other.id >= note.id - ?2 AND other.parent = note.parent),
+       (SELECT min(other.id) FROM note AS other
+        WHERE other.id > note.id AND other.id <= note.id + ?2 AND other.parent = note.parent)
+FROM note WHERE note.id IN (SELECT value FROM json_each(?1)) AND note.parent IS NOT NULL
+"""
+
+
+def _beside(view: View, notes: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+    """What was written just before and just after each note, beneath the same parent."""
+    return {row[0]: (row[1], row[2]) for row in view.rows(_BESIDE_SQL, (filters.named(notes), _FAR))}
+
+
+@frozen
+class _Ranked:
+    """A candidate with its place. `score` is 0 for what is not relevant."""
+
+    seen: _Seen
+    score: float
+    beside: int | None = None
+    superseded_by: int | None = None
+    supersedes: int | None = None
+    contradicted_by: tuple[int, ...] = ()
+    in_task: bool = False
+
+
+def _ordered(view: View, search: _Search, task: int | None) -> list[_Ranked]:
+    """The candidates in their order, what was superseded right below its successor."""
+    relevant = {record for record, one in search.seen.items() if ranking.relevant(one.words.score, one.cosine)}
+    later = chains.successors(view, [record for record in relevant if search.seen[record].match.type == "note"])
+    search.add(later.values())
+    against = chains.contradicted(view, relevant)
+    mine = _beneath(view, search.seen, task)
+    ranked: dict[int, _Ranked] = {}
+    for record in search.seen:
+        score, told = search.score(record)
+        found = _Ranked(search.seen[record], 0.0, told, contradicted_by=against.get(record, ()), in_task=record in mine)
+        if record in relevant or (told in relevant and score >= _beside_least(search, told)):
+            found = evolve(found, score=_weighed(view, found, score))
+        ranked[record] = found
+    for record, end in later.items():
+        if end not in ranked:  # it does not pass what the search is narrowed to
+            ranked[record] = evolve(ranked[record], score=ranked[record].score * ranking.OVERRULED, superseded_by=end)
+            continue
+        if ranked[end].score < ranked[record].score:
+            ranked[end] = evolve(ranked[end], score=ranked[record].score, supersedes=record)
+        ranked[record] = evolve(ranked[record], score=ranked[record].score * ranking.OVERRULED, superseded_by=end)
+    return sorted(ranked.values(), key=lambda one: (-one.score, -one.seen.match.changed, one.seen.match.id))
+
+
+def _beside_least(search: _Search, told: int | None) -> float:
+    """What a record must come to that is there for its neighbour alone."""
+    return 0.0 if told is None else ranking.BEFORE * 0.9 * search.seen[told].base
+
+
+def _weighed(view: View, found: _Ranked, score: float) -> float:
+    match = found.seen.match
+    if match.status == "dropped":
+        score *= ranking.OVERRULED
+    if found.in_task:
+        score *= ranking.TASK
+    return ranking.tied(score, age_days=(view.now - match.changed) / _DAY, confidence=match.confidence)
+
+
+_WITHIN: Final = """
+WITH RECURSIVE above (start, id, level) AS (
+    SELECT note.id, note.id, 0 FROM note WHERE note.id IN (SELECT value FROM json_each(?1))
+    UNION ALL
+    SELECT above.start, note.parent, level + 1 FROM above JOIN note ON note.id = above.id
+    WHERE note.parent IS NOT NULL AND level < ?3
+)
+SELECT DISTINCT start FROM above WHERE id = ?2
+"""
+
+
+def _beneath(view: View, seen: Mapping[int, _Seen], task: int | None) -> set[int]:
+    """Which of these records belong to a task: notes beneath it, what belongs to these, entities that they are about."""
+    if task is None:
+        return set()
+    notes = {record: record if one.match.type == "note" else one.match.above for record, one in seen.items()}
+    asked = filters.named({note for note in notes.values() if note is not None})
+    within = {start for (start,) in view.rows(_WITHIN, (asked, task, limits.TREE_LEVELS))}
+    found = {record for record, note in notes.items() if note in within}
+    entities = [record for record, one in seen.items() if one.match.type == "entity"]
+    rows: Iterable[tuple[Any, ...]] = view.rows(
+        "SELECT DISTINCT entity FROM note WHERE entity IN (SELECT value FROM json_each(?)) AND root = "
+        "(SELECT root FROM note WHERE id = ?)",
+        (filters.named(entities), task),
+    )
+    return found | {entity for (entity,) in rows}
+
+
+def _hit(
+    one: _Ranked, others: tuple[int, ...], query: text.Query, asked: Asked, units: Sequence[text.Unit]
+) -> RecalledHit:
+    match, held, near = one.seen.match, one.seen.words, one.seen.near
+    why = Why(
+        round(held.score, 3),
+        None if near is None else round(near.cosine, 3),
+        tuple(units[place].text for place in held.units),
+        one.beside,
+        one.supersedes,
+        one.in_task,
+    )
+    brief = Brief(match.id, match.type, match.kind, match.status, match.title, match.origin)
+    return RecalledHit(
+        round(one.score, 6), brief, _snippet(match, held, near, query), why, one.superseded_by, one.contradicted_by,
+        others, match.project,
+    )  # fmt: skip
+
+
+def _snippet(match: Match, held: words.Held, near: Near | None, query: text.Query) -> str:
+    """The place of the body where the words stand, or of the window that is nearest; nothing where the title is all."""
+    body = "" if match.type == "item" else match.body
+    if not held.units and near is not None and near.finish > near.begin:
+        body = body[near.begin : near.finish]
+    return text.snippet(body, query)
+
+
+def _because(asked: Asked) -> str:
+    if asked.state != "used":
+        return asked.why
+    if asked.pending:
+        return f"{asked.pending if asked.pending <= 1000 else '1000+'} records wait to be embedded; by words they are found"
+    return ""
+
+
+def _text_of(one: _Ranked) -> str:
+    match = one.seen.match
+    return f"{match.title}\n{match.body}" if match.type == "note" else ""
+
+
+_Kind = Callable[[_Ranked], object]
+
+
+def _kind_of(one: _Ranked) -> object:
+    """What must be equal in repeats beside the text; nothing but notes is ever one."""
+    match = one.seen.match
+    if match.type != "note":
+        return match.id
+    return match.kind, match.status, match.project, match.entity, match.origin, one.superseded_by is None

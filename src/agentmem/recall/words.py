@@ -1,0 +1,194 @@
+"""What a search finds by words: candidates out of the full-text index, and how much of a query each of some records holds.
+
+FTS5 gives the candidates in the order of its bm25. Their scores are computed here, from the tokens that the index keeps
+of each record: so a record that was found by meaning has one too, and a word so common that it makes no candidates still
+counts. How common a word is, is counted within the project that is searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from attrs import frozen
+
+from agentmem import text
+from agentmem.engine.database import Database
+from agentmem.recall import filters, ranking
+from agentmem.recall.filters import Match, Narrowed
+from agentmem.recall.find import RANK
+from agentmem.records import cleaning, rarity
+from agentmem.records.base import View
+from agentmem.text import Unit
+
+_TITLE: Final = 2.0  # what one in the title counts
+_STEM: Final = 0.95  # another form of the word
+_BEGUN: Final = 0.8  # a word that begins like it
+_PARTS: Final = 0.8  # all parts of a compound that are words of their own, wherever they stand
+_PIECES: Final = 4000  # candidates filtered in one piece at most
+
+
+@frozen
+class Held:
+    """How much of a query a record holds.
+
+    Attributes:
+        score: About 1 for all of it once.
+        units: The units of the query that it holds at all, by their place in the query.
+    """
+
+    score: float
+    units: tuple[int, ...]
+
+
+NOTHING: Final = Held(0.0, ())
+
+
+def candidates(view: View, units: Sequence[Unit], to: Narrowed, most: int) -> list[Match]:
+    """The best records with at least one of the rarer units, or with all of them where all are common."""
+    rare, common = rarity.split(view, units)
+    if rare:
+        match = text.any_of(rare)
+    elif common:
+        match = " AND ".join(unit.exact() for unit in common)
+    else:  # each word stands nowhere: perhaps what begins like it does
+        begun = [unit for unit in units if unit.begins]
+        match = " OR ".join(unit.prefix() for unit in begun)
+    if not match:
+        return []
+    found: list[Match] = []
+    part = most
+    ranked = view.connection.execute(f"SELECT rowid FROM search WHERE search MATCH ? ORDER BY {RANK}, rowid", (match,))
+    try:
+        while len(found) < most:
+            best = [record for (record,) in islice(ranked, part)]
+            found += filters.passing(view, best, to, most - len(found))
+            if len(best) < part:
+                break
+            part = min(part * 4, _PIECES)
+    finally:
+        ranked.close()
+    return found
+
+
+class Asked:
+    """A query's units with what each of them is worth in a project."""
+
+    def __init__(self, view: View, units: Sequence[Unit], project: int | None) -> None:
+        self.units = units
+        known = _frequencies(view, units, project)
+        self._terms = [_terms(unit, seen=number > 0) for unit, number in zip(units, known.holding, strict=True)]
+        self._worth = [ranking.idf(known.records, number) for number in known.holding]
+        self._all = sum(self._worth)
+
+    def scores(self, view: View, records: Iterable[int]) -> dict[int, Held]:
+        """How much of the query each of these records holds."""
+        sql = "SELECT id, c0, c1, c2 FROM search_content WHERE id IN (SELECT value FROM json_each(?))"
+        return {row[0]: self.held(*row[1:]) for row in view.rows(sql, (filters.named(records),))}
+
+    def held(self, title: str, body: str, extra: str) -> Held:
+        """How much of the query a record of these index tokens holds."""
+        head, rest = f" {title} ", f" {body} {extra} "
+        length = head.count(" ") + rest.count(" ") - 3
+        score, units = 0.0, []
+        for place, terms in enumerate(self._terms):
+            best = 0.0
+            for term, worth in terms:
+                often = 0.0
+                if term in head:
+                    often = _TITLE * head.count(term)
+                if term in rest:
+                    often += rest.count(term)
+                if often:
+                    best = max(best, worth * ranking.saturated(often, length))
+            if best:
+                units.append(place)
+                score += self._worth[place] * best
+        return Held(score / self._all, tuple(units)) if score else NOTHING
+
+
+def _terms(unit: Unit, *, seen: bool) -> list[tuple[str, float]]:
+    """What a text holds that holds a unit, as it stands between blanks, and what that counts."""
+    terms: dict[str, float] = {}
+    for place, phrase in enumerate(unit.phrases):
+        terms.setdefault(f" {phrase} ", 1.0 if place == 0 else _STEM)
+    parts = [one for one in unit.wide if one not in unit.phrases]
+    for part in parts:
+        terms.setdefault(f" {part} ", _PARTS / max(len(parts), 2))
+    # Of a script without stems every ending is another word; of a word that stands nowhere perhaps another one is meant.
+    if not unit.phrases or not seen or not unit.text.isascii():
+        for begun in unit.begins:
+            terms.setdefault(f" {begun}", 1.0 if not unit.phrases else _BEGUN)
+    return list(terms.items())
+
+
+@frozen
+class _Known:
+    """How many records there are, and how many of them hold each unit."""
+
+    records: int
+    holding: list[int]
+
+
+_SAMPLE: Final = 500
+_GROWN: Final = 1.2  # counts of common words are good until the store has so many times as many events
+# For each open file: what was counted, and the seq up to which that is good enough.
+_counted: Final[WeakKeyDictionary[Database, dict[tuple[int | None, str], tuple[int, int]]]] = WeakKeyDictionary()
+_MEMO: Final = 50_000
+_RECORDS: Final = "\n"  # no token: the number of all records
+
+
+def _frequencies(view: View, units: Sequence[Unit], project: int | None) -> _Known:
+    memo = _counted.setdefault(view.binding.ledger.database, {})
+    if len(memo) >= _MEMO:
+        memo.clear()
+    now = view.seq
+    if project is not None and view.number("SELECT count(*) FROM (SELECT 1 FROM project LIMIT 2)") < 2:
+        project = None
+    tokens = [rarity.token(unit) for unit in units]
+    few = rarity.counts(view, [token for token in tokens if token is not None])
+    records = _remembered(memo, (project, _RECORDS), now, lambda: _records(view, project))
+    holding = []
+    for token in tokens:
+        if token is None:
+            holding.append(records // 10)
+        elif few[token] == 0:
+            holding.append(0)
+        else:
+            holding.append(_remembered(memo, (project, token), now, lambda token=token: _holding(view, token, project)))
+    return _Known(records, holding)
+
+
+def _remembered(memo: dict[Any, tuple[int, int]], key: tuple[int | None, str], now: int, count: Any) -> int:
+    found, until = memo.get(key, (0, -1))
+    if until < now:
+        found = count()
+        memo[key] = found, int(now * _GROWN) + 16
+    return found
+
+
+def _records(view: View, project: int | None) -> int:
+    if project is None:
+        return view.number("SELECT count(*) FROM search_docsize")
+    return view.number("SELECT count(*) FROM note WHERE project = ?", (project,)) + view.number(
+        "SELECT count(*) FROM entity WHERE project = ?", (project,)
+    )
+
+
+def _holding(view: View, token: str, project: int | None) -> int:
+    """In how many records of a project a token stands; by a sample of them where they are many."""
+    everywhere = view.number("SELECT count(*) FROM search WHERE search MATCH ?", (f'"{token}"',))
+    if project is None:
+        return everywhere
+    sql = "SELECT rowid FROM search WHERE search MATCH ? LIMIT ?"
+    sample = [record for (record,) in view.rows(sql, (f'"{token}"', _SAMPLE))]
+    here = filters.in_project(view, sample, project)
+    return round(everywhere * here / max(len(sample), 1))
+
+
+@cleaning.dropped_by
+def forget_words(database: Database) -> None:
+    """Empties the memo of words of this file, for use after a purge."""
+    _counted.pop(database, None)
