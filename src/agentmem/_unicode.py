@@ -1,4 +1,6 @@
-"""From characters to words: folding to one form, the cores of a chunk of text, their parts, stems and stop words.
+"""From characters to words: folding to one form, the cores of a chunk of text, their parts, stems, stop words.
+
+At the end, the marks by which two alike texts are told apart.
 
 What it answers depends on the Unicode tables of the running Python and on the stemmer; both versions are part of
 `agentmem.text.FINGERPRINT`.
@@ -240,6 +242,7 @@ SIGN: Final = (
     "|[\u00b2\u00b3\u00b9\u2070-\u209c\u00bc-\u00be\u2150-\u218b\u2460-\u24ff]|[?？](?=\\s|$)"
 )
 """Comparison, arrows, currency, questions, and what folding would take for plain digits: powers, fractions, ① ②."""
+JOINED_NOT: Final = r"\b(wo|ca|could|should|would|was|were|had|did)(?:n't|nt|nnot)\b"
 LIMIT: Final = (
     r"\b(?:only|except|unless|hardly|barely|nearly|almost|all|some|any|every|each|both|most|few|half"
     r"|must|may|might|can|could|shall|should|will|would|was|were|had|did)\b|[仅只吗吧]|必须|可以|应该|可能|曾经|正在|将要"
@@ -269,3 +272,57 @@ OPPOSITES: Final = tuple(
     )
 )
 NEGATING: Final = ("un", "dis", "non", "in", "im", "ir", "de")
+
+
+def opposed(these: set[str], those: set[str]) -> bool:
+    """Whether a word that only one text has is the opposite of one that only the other has."""
+    for one, other in OPPOSITES:
+        if (one in these and other in those) or (other in these and one in those):
+            return True
+    return any(
+        prefix + word in others
+        for words, others in ((these, those), (those, these))
+        for word in words
+        for prefix in NEGATING
+    )
+
+
+def _apart(joined: re.Match[str]) -> str:
+    return {"wo": "will", "ca": "can"}.get(joined[1], joined[1]) + " not"
+
+
+def marks(text: str) -> tuple[dict[str, list[str]], set[str], set[str]]:
+    """What distinguishes a text.
+
+    Returns:
+        The marks that must be equal, by their shape; the words that the other text must know; the words this text
+        knows, two and three neighbours joined among them (server-side is server side).
+    """
+    folded = lower(fold(text))
+    hard: dict[str, list[str]] = {
+        "negations": ["not"] * len(re.findall(NEGATION, re.sub(NO_NEGATION, "", folded))),
+        "signs": re.findall(SIGN, text),
+        "han": re.findall(HAN_NUMBER, folded),
+        "limits": re.findall(LIMIT, re.sub(JOINED_NOT, _apart, folded)),
+    }
+    soft: set[str] = set()
+    known: set[str] = set()
+    before = last = ""
+    shouted = text.isascii() and text.isupper()
+    chunks = re.sub(UNIT_GAP, "", text.replace("%", "percent")).split()
+    for core in (core for chunk in chunks for core in cores(chunk)):
+        if unspaced(core):
+            continue
+        whole, parts = split(core)
+        known |= {whole, last + whole, before + last + whole, "".join(parts)}
+        before, last = last, whole
+        name = NUMERALS.get(whole, VERSION_LETTER.sub("", whole).lstrip("#"))
+        lone = len(whole) == 1 and whole not in "ai"  # plan b, node c
+        if lone or whole in NUMERALS or any(map(str.isdigit, name)) or not re.fullmatch(PLAIN, whole):
+            of_shape = hard.setdefault(re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", name)), [])
+            name = core if re.fullmatch(EXACT, core) else name
+            if name not in of_shape:
+                of_shape.append(name)
+        elif parts or (core.isupper() and len(core) > 1 and not shouted):
+            soft.add("".join(parts) or whole)
+    return hard, soft, known

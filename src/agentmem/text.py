@@ -25,25 +25,13 @@ import Stemmer  # type: ignore[import-not-found]
 from attrs import frozen
 
 from agentmem._unicode import (
-    EXACT,
-    HAN_NUMBER,
-    LIMIT,
-    NEGATING,
-    NEGATION,
-    NO_NEGATION,
-    NUMERALS,
-    OPPOSITES,
-    PLAIN,
-    SIGN,
     STOP_WORDS,
     TOKEN_CHARS,
-    UNIT_GAP,
     UNSPACED_STOP,
-    VERSION_LETTER,
     attaches,
     cores,
-    fold,
-    lower,
+    marks,
+    opposed,
     split,
     stem,
     unspaced,
@@ -456,57 +444,9 @@ def distinguished(a: str, b: str) -> bool:
     """
     if a == b:
         return False
-    hard_a, soft_a, known_a = _marks(a)
-    hard_b, soft_b, known_b = _marks(b)
+    hard_a, soft_a, known_a = marks(a)
+    hard_b, soft_b, known_b = marks(b)
     if hard_a != hard_b or not soft_a <= known_b or not soft_b <= known_a:
         return True
     of_a, of_b = set(analyse(a).split()), set(analyse(b).split())
-    return _opposed(of_a - of_b, of_b - of_a)
-
-
-def _opposed(these: set[str], those: set[str]) -> bool:
-    for one, other in OPPOSITES:
-        if (one in these and other in those) or (other in these and one in those):
-            return True
-    return any(
-        prefix + word in others
-        for words, others in ((these, those), (those, these))
-        for word in words
-        for prefix in NEGATING
-    )
-
-
-def _marks(text: str) -> tuple[dict[str, list[str]], set[str], set[str]]:
-    """What distinguishes a text.
-
-    Returns:
-        The marks that must be equal, by their shape; the words that the other text must know; the words this text
-        knows, two and three neighbours joined among them (server-side is server side).
-    """
-    folded = lower(fold(text))
-    hard: dict[str, list[str]] = {
-        "negations": ["not"] * len(re.findall(NEGATION, re.sub(NO_NEGATION, "", folded))),
-        "signs": re.findall(SIGN, text),
-        "han": re.findall(HAN_NUMBER, folded),
-        "limits": re.findall(LIMIT, folded),
-    }
-    soft: set[str] = set()
-    known: set[str] = set()
-    before = last = ""
-    shouted = text.isascii() and text.isupper()
-    for core in _cores_of(re.sub(UNIT_GAP, "", text.replace("%", "percent"))):
-        if unspaced(core):
-            continue
-        whole, parts = split(core)
-        known |= {whole, last + whole, before + last + whole, "".join(parts)}
-        before, last = last, whole
-        name = NUMERALS.get(whole, VERSION_LETTER.sub("", whole).lstrip("#"))
-        lone = len(whole) == 1 and whole not in "ai"  # plan b, node c
-        if lone or whole in NUMERALS or _has_digit(name) or not re.fullmatch(PLAIN, whole):
-            of_shape = hard.setdefault(re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", name)), [])
-            name = core if re.fullmatch(EXACT, core) else name
-            if name not in of_shape:
-                of_shape.append(name)
-        elif parts or (core.isupper() and len(core) > 1 and not shouted):
-            soft.add("".join(parts) or whole)
-    return hard, soft, known
+    return opposed(of_a - of_b, of_b - of_a)

@@ -476,6 +476,24 @@ def test_likeness(a: str, b: str, low: float, high: float) -> None:
         ("✅ deploy", "❌ deploy"),
         ("CVE-2024-1234", "CVE-2024-1235"),
         ("safe input", "unsafe input"),
+        ("read /etc/Passwd", "read /etc/passwd"),
+        ("run with -v", "run with -V"),
+        ("holds 40 GB", "holds 40 Gb"),
+        ("10² cells", "102 cells"),
+        ("step ①", "step ②"),
+        ("the relay is down?", "the relay is down."),
+        ("move a -> b", "move a <- b"),
+        ("a && b holds", "a || b holds"),
+        ("only admins see it", "admins see it"),
+        ("retry unless full", "retry if full"),
+        ("a few nodes fail", "nodes fail"),
+        ("clients must renew", "clients may renew"),
+        ("the primary is down", "the primary was down"),
+        ("改用POST方法", "改用PATCH方法"),
+        ("服务挂了吗", "服务挂了"),
+        ("上一个版本", "下一个版本"),
+        ("每个客户端", "某个客户端"),
+        ("必须续期", "可以续期"),
     ],
 )
 def test_what_differs_distinguishes(a: str, b: str) -> None:
@@ -488,6 +506,11 @@ SAME = [("Fix the login bug", "fix login bugs"), ("SQL injection in login", "sql
 SAME += [("port 443 on 10.0.0.1", "10.0.0.1: port 443"), ("server-side check", "server side check")]
 SAME += [("JavaScript client", "javascript client"), ("v1.2.3 is out", "1.2.3 is out"), ("issue #12", "issue 12")]
 SAME += [("two hosts", "2 hosts"), ("it never works", "it does not work"), ("wait 10 ms", "wait 10ms")]
+SAME += [
+    ("we can't reach it", "we cannot reach it"),
+    ("it won't start", "it will not start"),
+    ("it wasn't up", "it was not up"),
+]
 SAME += [("非常重要的接口", "重要的接口")]
 
 

@@ -79,12 +79,12 @@ Filter: TypeAlias = Callable[[Rows], Mask]
 
 def of_groups(groups: Iterable[int]) -> Filter:
     """A filter for rows of these groups."""
-    return _Among(np.fromiter(groups, np.int64), "groups")
+    return _Among(groups, "groups")
 
 
 def of_records(records: Ids | Iterable[int]) -> Filter:
     """A filter for rows of these records."""
-    return _Among(records if isinstance(records, np.ndarray) else np.fromiter(records, np.int64), "records")
+    return _Among(records, "records")
 
 
 def quantise(vectors: Floats) -> tuple[Bytes, Floats]:
@@ -187,7 +187,15 @@ class Codes:
         """Bytes of memory held, with the room kept for growth: 68 a row at 384 dimensions."""
         return sum(chunk.nbytes for chunk in self._chunks)
 
-    def add(self, ids: Ids, records: Ids, groups: Groups | None, vectors: Bytes | Floats | Bits) -> None:
+    def add(
+        self,
+        ids: Ids,
+        records: Ids,
+        groups: Groups | None,
+        vectors: Bytes | Floats | Bits,
+        *,
+        replacing: Ids | Iterable[int] = (),
+    ) -> None:
         """Append rows, all or none.
 
         Args:
@@ -195,6 +203,7 @@ class Codes:
             records: int64 [n], the record each vector belongs to.
             groups: int32 [n], what filters ask about; None is 0 for each.
             vectors: the codes, uint8 [n, ceil(dim / 8)] of `pack`, or the vectors, [n, dim] int8 or floats.
+            replacing: Records whose rows are taken out in the same step: no search finds such a record missing.
 
         Raises:
             ValueError: The shapes don't fit together.
@@ -207,8 +216,9 @@ class Codes:
                 f"{count} ids, {len(records)} records, {len(groups)} groups and vectors of shape {vectors.shape}: "
                 f"as many of each are needed, and {given[0]} columns"
             )
+        gone = _Among(replacing, "records")
         with self._writing:
-            chunks, begin = list(self._chunks), 0
+            chunks, begin = list(_without(self._chunks, gone)), 0
             while begin < count:
                 tail = self._tail(chunks, count - begin)
                 end = min(begin + tail.room, count)
@@ -245,18 +255,11 @@ class Codes:
         return self._remove(records, "records")
 
     def _remove(self, numbers: Ids | Iterable[int], column: str) -> int:
-        wanted = np.unique(numbers if isinstance(numbers, np.ndarray) else np.fromiter(numbers, np.int64))
-        removed = 0
+        gone = _Among(numbers, column)
         with self._writing:
-            kept: list[_Chunk] = []
-            for chunk in self._chunks:
-                stay = np.flatnonzero(np.isin(getattr(chunk, column)[: chunk.used], wanted, invert=True))
-                removed += chunk.used - len(stay)
-                if len(stay) < chunk.used:
-                    chunk = chunk.moved(stay, min(max(len(stay), _SMALLEST), _CHUNK))  # noqa: PLW2901
-                _join(kept, chunk)
-            self._chunks = tuple(kept)
-        return removed
+            before = len(self)
+            self._chunks = _without(self._chunks, gone)
+            return before - len(self)
 
     def nearest(self, query: Floats, count: int, *, allowed: Filter | None = None) -> Nearest:
         """The rows whose codes are nearest to `query`.
@@ -391,13 +394,14 @@ class _Sample:
 class _Among:
     """Whether a column of rows holds one of some numbers. A table where they lie close together, else a search."""
 
-    def __init__(self, numbers: npt.NDArray[Any], column: str) -> None:
+    def __init__(self, numbers: npt.NDArray[Any] | Iterable[int], column: str) -> None:
+        given = numbers if isinstance(numbers, np.ndarray) else np.fromiter(numbers, np.int64)
         self.column = column
-        self.numbers: Ids = numbers.astype(np.int64)
-        self.first = int(self.numbers.min()) if len(numbers) else 0
-        span = int(self.numbers.max()) - self.first + 1 if len(numbers) else 0
+        self.numbers: Ids = given.astype(np.int64)
+        self.first = int(self.numbers.min()) if len(given) else 0
+        span = int(self.numbers.max()) - self.first + 1 if len(given) else 0
         self.table: Mask | None = None
-        if span <= max(64 * len(numbers), 1 << 16):
+        if span <= max(64 * len(given), 1 << 16):
             self.table = np.zeros(span + 2, np.bool_)  # the entries at both ends stand for all numbers outside
             self.table[self.numbers - self.first + 1] = True
         else:
@@ -409,6 +413,20 @@ class _Among:
             return self.table.take(values - self.first + 1, mode="clip")
         places = np.minimum(np.searchsorted(self.numbers, values), len(self.numbers) - 1)
         return np.asarray(self.numbers[places] == values)
+
+
+def _without(chunks: tuple[_Chunk, ...], gone: _Among) -> tuple[_Chunk, ...]:
+    """The chunks without some rows. A chunk that loses none stays as it is, one that does is copied."""
+    if not len(gone.numbers):
+        return chunks
+    kept: list[_Chunk] = []
+    for chunk in chunks:
+        stay = np.flatnonzero(~gone(chunk.rows()))
+        if len(stay) < chunk.used:
+            _join(kept, chunk.moved(stay, min(max(len(stay), _SMALLEST), _CHUNK)))
+        else:
+            _join(kept, chunk)
+    return tuple(kept)
 
 
 def _join(chunks: list[_Chunk], more: _Chunk) -> None:

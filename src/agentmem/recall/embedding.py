@@ -40,10 +40,13 @@ def state(connection: apsw.Connection) -> dict[str, str]:
     return dict(rows)
 
 
+# `NOT INDEXED`: by the log itself, else the index on records is read whole to find the few distinct ones.
+
+
 def pending(connection: apsw.Connection, most: int) -> int:
     """How many records changed since all texts had their vectors, counted up to `most`."""
     after = int(state(connection).get("embedded", "0"))
-    sql = "SELECT count(*) FROM (SELECT DISTINCT record FROM event WHERE seq > ? LIMIT ?)"
+    sql = "SELECT count(*) FROM (SELECT DISTINCT record FROM event NOT INDEXED WHERE seq > ? LIMIT ?)"
     (number,) = connection.execute(sql, (after, most)).fetchone() or (0,)
     return int(number)
 
@@ -52,7 +55,7 @@ def newest(source: Source, most: int) -> list[int]:
     """The records that changed last and have no vectors yet, the latest first."""
     after = int(state(source.connection).get("embedded", "0"))
     sql = """
-    SELECT record FROM event WHERE seq > ? AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.record = event.record)
+    SELECT record FROM event NOT INDEXED WHERE seq > ? AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.record = event.record)
     GROUP BY record ORDER BY max(seq) DESC LIMIT ?
     """
     recent = max(after, source.number("SELECT max(seq) FROM event") - 16 * most)

@@ -187,6 +187,21 @@ class _Narrowing:
         return Narrowed(where, tuple(values), self.project, others, notes, bound, self.beside)
 
 
+def vacuous(view: View, to: Narrowed) -> bool:
+    """Whether every record with text passes: nothing is asked but a project, and it is the only one."""
+    alone = "SELECT count(*) FROM (SELECT 1 FROM project LIMIT 2)"
+    return not to.others and (to.project is None or (view.number(alone) == 1 and to.project == view.known_project > 0))
+
+
+def passing_ids(view: View, ids: Sequence[int], to: Narrowed, most: int = -1) -> list[int]:
+    """As `passing`, the ids alone."""
+    sql = f"""
+    SELECT best.id FROM (SELECT value AS id, key AS place FROM json_each(?)) AS best {_TABLES}
+    WHERE {to.where} ORDER BY best.place LIMIT ?
+    """
+    return [record for (record,) in view.rows(sql, [json.dumps(list(ids)), *to.values, most])]
+
+
 def passing(view: View, ids: Sequence[int], to: Narrowed, most: int = -1) -> list[Match]:
     """Those of these records that pass, in their order, `most` at most. What has no text is no record to find."""
     sql = f"""

@@ -20,7 +20,7 @@ from attrs import field, frozen
 from agentmem.engine.database import Database
 from agentmem.errors import AgentMemError, shown
 from agentmem.recall import checked, embedding, filters, passages, vectors
-from agentmem.recall.filters import Match, Narrowed
+from agentmem.recall.filters import Narrowed
 from agentmem.recall.vectors import Index, Near
 from agentmem.records import cleaning
 from agentmem.records.base import View
@@ -105,37 +105,34 @@ class Meaning:
             self.work()
         return Asked("used", "", vector, fresh, waiting)
 
-    def nearest(self, view: View, asked: Asked, to: Narrowed, most: int, least: float) -> dict[int, tuple[Match, Near]]:
+    def nearest(self, view: View, asked: Asked, to: Narrowed, most: int, least: float) -> dict[int, Near]:
         """The records nearest to a query that pass, at most so many, none with a cosine below `least`."""
         if asked.vector is None or self._index is None:
             return {}
         if not self.database.in_write():  # else it may see events that are rolled back, whose numbers are given again
             self._index.follow(view)
-        allowed = self._allowed(view, to)
+        everything = filters.vacuous(view, to)
+        allowed = None if everything else self._allowed(view, to)
         codes = self._index.codes
-        count = _MORE * most if to.others else 2 * most
-        found: dict[int, tuple[Match, Near]] = {}
+        count = 2 * most
+        found: dict[int, Near] = {}
         looked: set[int] = set()
         while True:
             nearest = codes.nearest(asked.vector, count, allowed=allowed)
-            new = [int(one) for one in nearest.ids if int(one) not in looked]
+            new = [record for record in nearest.ids.tolist() if record not in looked]
             looked.update(new)
-            near = {
-                record: one
-                for record, one in vectors.cosines(view, asked.vector, ids=new).items()
-                if one.cosine >= least
-            }
-            order = sorted(near, key=lambda record: -near[record].cosine)
-            for match in filters.passing(view, order, to):
-                known = found.get(match.id)
-                if known is None or known[1].cosine < near[match.id].cosine:
-                    found[match.id] = match, near[match.id]
+            near = vectors.cosines(view, asked.vector, ids=new)
+            good = [record for record, one in near.items() if one.cosine >= least]
+            for record in good if everything else filters.passing_ids(view, good, to):
+                if record not in found or found[record].cosine < near[record].cosine:
+                    found[record] = near[record]
             ended = len(nearest) < count or nearest.cosines[-1] < least - _ESTIMATE
             if ended or len(found) >= most:
                 break
             count *= _MORE
-        self._add_fresh(view, asked, to, least, found)
-        best = sorted(found, key=lambda record: (-found[record][1].cosine, record))[:most]
+        fresh = [record for record, one in asked.fresh.items() if one.cosine >= least]
+        found |= {record: asked.fresh[record] for record in filters.passing_ids(view, fresh, to)}
+        best = sorted(found, key=lambda record: (-found[record].cosine, record))[:most]
         return {record: found[record] for record in best}
 
     def cosines(self, view: View, asked: Asked, records: Iterable[int]) -> dict[int, Near]:
@@ -154,12 +151,6 @@ class Meaning:
         from agentmem.recall.codes import of_records
 
         return of_records(only)
-
-    def _add_fresh(
-        self, view: View, asked: Asked, to: Narrowed, least: float, found: dict[int, tuple[Match, Near]]
-    ) -> None:
-        near = {record: one for record, one in asked.fresh.items() if one.cosine >= least}
-        found.update({match.id: (match, near[match.id]) for match in filters.passing(view, list(near), to)})
 
     # The model
 

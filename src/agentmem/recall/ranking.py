@@ -7,7 +7,8 @@ For a query q and a record d:
                    match is its saturated frequency, less for a stem than for the form itself, and less for parts.
     meaning(q, d)  the cosine of q with the best window of d, 0 below 0 or where the model knows one of them not
     base(q, d)     words ** 1.5 + meaning
-    score(q, d)    base(d) + 0.2 * base(the record before d) + 0.1 * base(the record after d)
+    score(q, d)    base(d) + 0.25 * base(the record before d) + 0.1 * base(the record after d), the last two only where
+                   d by itself has words of 0.1 or meaning of 0.15
 
 Both parts are absolute: neither is divided by the best of the answer. So words that are all there weigh more than any
 likeness (1 against some 0.6), words of which few are there weigh little (0.3 ** 1.5 is 0.16), and where the words of a
@@ -21,15 +22,21 @@ from __future__ import annotations
 import math
 from typing import Final
 
-__all__ = ["AFTER", "BEFORE", "base", "idf", "saturated", "tied"]
+__all__ = [
+    "AFTER", "BEFORE", "MEANING_SOUGHT", "OVERRULED", "STOP", "TASK", "base", "idf", "relevant", "saturated", "tied", "touched",
+]  # fmt: skip
 
 _STEEP: Final = 1.5
 _MEANING: Final = 1.0
-BEFORE: Final = 0.2
+BEFORE: Final = 0.25
 AFTER: Final = 0.1
+_TOUCHED_WORDS: Final = 0.1
+_TOUCHED_MEANING: Final = 0.15
+STOP: Final = 0.3
+"""What a word counts that says little by itself, such as "the", beside others."""
 
 _K1: Final = 1.2
-_B: Final = 0.3
+_B: Final = 0.2
 _LENGTH: Final = 100.0  # tokens of the index at which length neither helps nor harms
 
 TASK: Final = 1.15
@@ -40,9 +47,10 @@ _FRESH: Final = 0.02
 _SURE: Final = 0.02
 _HALF_LIFE_DAYS: Final = 30.0
 
-WORDS_LEAST: Final = 0.2
-MEANING_LEAST: Final = 0.3
-"""Below both of these a record is not relevant."""
+_WORDS_LEAST: Final = 0.2
+_BASE_LEAST: Final = 0.3
+MEANING_SOUGHT: Final = 0.15
+"""Records less near than this are no candidates."""
 
 
 def idf(records: int, holding: int) -> float:
@@ -63,9 +71,14 @@ def base(words: float, meaning: float) -> float:
     return math.pow(max(words, 0.0), _STEEP) + _MEANING * max(meaning, 0.0)
 
 
-def relevant(words: float, meaning: float) -> bool:
-    """Whether a record is worth showing at all."""
-    return words >= WORDS_LEAST or meaning >= MEANING_LEAST
+def relevant(words: float, meaning: float | None) -> bool:
+    """Whether a record is worth showing: by both of its scores, or by words where the model could not read one of two."""
+    return words >= _WORDS_LEAST if meaning is None else base(words, meaning) >= _BASE_LEAST
+
+
+def touched(words: float, meaning: float) -> bool:
+    """Whether a record has anything to do with the query by itself, so that its neighbours may speak for it."""
+    return words >= _TOUCHED_WORDS or meaning >= _TOUCHED_MEANING
 
 
 def tied(score: float, *, age_days: float, confidence: float | None) -> float:

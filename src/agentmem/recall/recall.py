@@ -7,7 +7,7 @@ limit below which nothing is relevant, and repeats, shown once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import evolve, frozen
@@ -23,10 +23,9 @@ from agentmem.types import Brief
 
 __all__ = ["Recalled", "RecalledHit", "Why", "recall"]
 
-_CANDIDATES: Final = 100  # of each side
-_BESIDE: Final = 40  # of the best, whose neighbours are looked at
+_CANDIDATES: Final = 60  # of each side, or three times what is asked for
 _FAR: Final = 32  # events between two neighbours at most
-_FOLDED: Final = 4  # times the limit, of which repeats are sought
+_FOLDED: Final = 3  # times the limit, of which repeats are sought
 _DAY: Final = 86_400_000_000
 
 
@@ -106,7 +105,6 @@ class Recalled:
 class _Seen:
     """A candidate with both of its scores."""
 
-    match: Match
     words: words.Held
     near: Near | None
 
@@ -118,26 +116,26 @@ class _Seen:
     def base(self) -> float:
         return ranking.base(self.words.score, self.cosine)
 
+    @property
+    def relevant(self) -> bool:
+        return ranking.relevant(self.words.score, None if self.near is None else self.near.cosine)
+
 
 def recall(view: View, meaning: Meaning, query: str, to: Narrowed, *, task: int | None, limit: int) -> Recalled:
     """The answer of `store.recall`, without its text."""
     parsed = text.query(validate.text(query, "query", 4 * limits.QUERY_CHARS))
-    units = parsed.significant()
     asked = meaning.ask(view, query)
-    search = _Search(view, meaning, asked, words.Asked(view, units, to.project), to)
-    search.begin(units)
-    search.widen()
-    ranked = _ordered(view, search, task)
-    relevant = [one for one in ranked if one.score > 0]
-    # Repeats are sought among what may be shown.
-    looked = relevant[: _FOLDED * limit]
-    folded = repeats.fold(looked, _text_of, kind_of=_kind_of) if limit else []
+    search = _Search(view, meaning, asked, words.Asked(view, parsed.units, to.project), to)
+    search.begin(parsed.significant(), max(_CANDIDATES, 3 * limit))
+    search.widen(2 * limit + 4)
+    scored = search.scored()
+    ranked = _ordered(view, search, scored[: max(_FOLDED * limit, 24)], task)
+    folded = repeats.fold(ranked, _text_of, _kind_of)
     hits = tuple(
-        _hit(one, tuple(other.seen.match.id for other in others), parsed, asked, units)
-        for one, others in folded[:limit]
+        _hit(one, tuple(other.match.id for other in others), parsed, parsed.units) for one, others in folded[:limit]
     )
-    shown = sum(1 + len(hit.repeats) for hit in hits)
-    return Recalled(query, hits, len(relevant) - shown, asked.state, _because(asked), asked.pending)
+    more = max(len(scored) - sum(1 + len(hit.repeats) for hit in hits), 0)
+    return Recalled(query, hits, more, asked.state, _because(asked), asked.pending)
 
 
 class _Search:
@@ -152,50 +150,71 @@ class _Search:
         self.seen: dict[int, _Seen] = {}
         self.beside: dict[int, tuple[int | None, int | None]] = {}
 
-    def begin(self, units: Sequence[text.Unit]) -> None:
+    def begin(self, units: Sequence[text.Unit], most: int) -> None:
         """The candidates of both sides."""
-        worded = {match.id: match for match in words.candidates(self.view, units, self.to, _CANDIDATES)}
-        near = self.meaning.nearest(self.view, self.asked, self.to, _CANDIDATES, ranking.MEANING_LEAST / 2)
-        nears = {record: one for record, (_, one) in near.items()}
-        nears |= self.meaning.cosines(self.view, self.asked, worded.keys() - near.keys())
-        self._add({record: match for record, (match, _) in near.items()} | worded, nears)
+        worded = words.candidates(self.view, units, self.to, most)
+        near = self.meaning.nearest(self.view, self.asked, self.to, most, ranking.MEANING_SOUGHT)
+        self._add([*worded, *near], near)
 
     def add(self, records: Iterable[int]) -> None:
         """These records too, as far as they pass."""
         new = [record for record in dict.fromkeys(records) if record not in self.seen]
-        matches = {match.id: match for match in filters.passing(self.view, new, self.to)}
-        self._add(matches, self.meaning.cosines(self.view, self.asked, matches))
+        if new:
+            self._add(filters.passing_ids(self.view, new, self.to), {})
 
-    def _add(self, matches: Mapping[int, Match], nears: Mapping[int, Near]) -> None:
-        held = self.by_words.scores(self.view, matches)
-        for record, match in matches.items():
-            self.seen[record] = _Seen(match, held.get(record, words.NOTHING), nears.get(record))
+    def _add(self, records: Iterable[int], known: Mapping[int, Near]) -> None:
+        wanted = list(dict.fromkeys(records))
+        held = self.by_words.scores(self.view, wanted)
+        nears = dict(known) | self.meaning.cosines(self.view, self.asked, [one for one in wanted if one not in known])
+        for record in wanted:
+            if record in held or record in nears:
+                self.seen[record] = _Seen(held.get(record, words.NOTHING), nears.get(record))
 
-    def widen(self) -> None:
+    def widen(self, most: int) -> None:
         """What stands beside the best."""
-        best = sorted(self.seen.values(), key=lambda one: (-one.base, one.match.id))[:_BESIDE]
-        self.beside = _beside(self.view, [one.match.id for one in best if one.match.type == "note"])
-        around = [record for pair in self.beside.values() for record in pair if record is not None]
-        self.add(around)
-        for record, (before, after) in list(self.beside.items()):
+        best = sorted(self.seen, key=lambda record: (-self.seen[record].base, record))[:most]
+        found = _beside(self.view, best)
+        self.add(record for pair in found.values() for record in pair if record is not None)
+        for record, (before, after) in found.items():
+            self._place(record, before, after)
             if before is not None:
-                known = self.beside.get(before, (None, None))
-                self.beside[before] = known[0], record
+                self._place(before, None, record)
             if after is not None:
-                known = self.beside.get(after, (None, None))
-                self.beside[after] = record, known[1]
+                self._place(after, record, None)
 
-    def score(self, record: int) -> tuple[float, int | None]:
-        """The score of a candidate, and the neighbour that speaks for it more than it does itself."""
-        own = self.seen[record].base
-        total, loudest, told = own, own, None
-        for other, part in zip(self.beside.get(record, ()), (ranking.BEFORE, ranking.AFTER), strict=False):
-            if other is not None and other in self.seen:
-                lent = part * self.seen[other].base
-                total += lent
-                if lent > loudest:
-                    loudest, told = lent, other
-        return total, told
+    def _place(self, record: int, before: int | None, after: int | None) -> None:
+        known = self.beside.get(record, (None, None))
+        self.beside[record] = before or known[0], after or known[1]
+
+    def scored(self) -> list[_Scored]:
+        """The relevant candidates, the best first."""
+        scored = [one for one in map(self._scored, self.seen) if one is not None]
+        return sorted(scored, key=lambda one: (-one.score, one.record))
+
+    def _scored(self, record: int) -> _Scored | None:
+        """A candidate with its score; None for what is not relevant, neither by itself nor by what it stands beside."""
+        one = self.seen[record]
+        own = total = loudest = one.base
+        told = None
+        if ranking.touched(one.words.score, one.cosine):
+            for other, part in zip(self.beside.get(record, ()), (ranking.BEFORE, ranking.AFTER), strict=False):
+                if other is not None and other in self.seen:
+                    lent = part * self.seen[other].base
+                    total += lent
+                    if lent > max(loudest, own):
+                        loudest, told = lent, other
+        if not one.relevant and (told is None or not self.seen[told].relevant):
+            return None
+        return _Scored(record, total, told)
+
+
+@frozen
+class _Scored:
+    """A relevant candidate. `beside` is the neighbour that speaks for it more than it does itself."""
+
+    record: int
+    score: float
+    beside: int | None
 
 
 _BESIDE_SQL: Final = """
@@ -215,8 +234,9 @@ def _beside(view: View, notes: Sequence[int]) -> dict[int, tuple[int | None, int
 
 @frozen
 class _Ranked:
-    """A candidate with its place. `score` is 0 for what is not relevant."""
+    """A candidate with its record and its place."""
 
+    match: Match
     seen: _Seen
     score: float
     beside: int | None = None
@@ -226,37 +246,36 @@ class _Ranked:
     in_task: bool = False
 
 
-def _ordered(view: View, search: _Search, task: int | None) -> list[_Ranked]:
-    """The candidates in their order, what was superseded right below its successor."""
-    relevant = {record for record, one in search.seen.items() if ranking.relevant(one.words.score, one.cosine)}
-    later = chains.successors(view, [record for record in relevant if search.seen[record].match.type == "note"])
+def _ordered(view: View, search: _Search, scored: Sequence[_Scored], task: int | None) -> list[_Ranked]:
+    """The best candidates in their order, what was superseded below its successor."""
+    places = {one.record: one for one in scored}
+    later = chains.successors(view, places)
     search.add(later.values())
-    against = chains.contradicted(view, relevant)
-    mine = _beneath(view, search.seen, task)
+    for end in later.values():
+        if end in search.seen and end not in places:
+            places[end] = _Scored(end, 0.0, None)
+    against = chains.contradicted(view, places)
+    matches = {match.id: match for match in filters.passing(view, list(places), search.to)}
+    mine = _beneath(view, matches, task)
     ranked: dict[int, _Ranked] = {}
-    for record in search.seen:
-        score, told = search.score(record)
-        found = _Ranked(search.seen[record], 0.0, told, contradicted_by=against.get(record, ()), in_task=record in mine)
-        if record in relevant or (told in relevant and score >= _beside_least(search, told)):
-            found = evolve(found, score=_weighed(view, found, score))
-        ranked[record] = found
+    for record, match in matches.items():
+        found = _Ranked(
+            match, search.seen[record], places[record].score, places[record].beside,
+            contradicted_by=against.get(record, ()), in_task=record in mine,
+        )  # fmt: skip
+        ranked[record] = evolve(found, score=_weighed(view, found))
     for record, end in later.items():
-        if end not in ranked:  # it does not pass what the search is narrowed to
-            ranked[record] = evolve(ranked[record], score=ranked[record].score * ranking.OVERRULED, superseded_by=end)
+        if record not in ranked:
             continue
-        if ranked[end].score < ranked[record].score:
-            ranked[end] = evolve(ranked[end], score=ranked[record].score, supersedes=record)
-        ranked[record] = evolve(ranked[record], score=ranked[record].score * ranking.OVERRULED, superseded_by=end)
-    return sorted(ranked.values(), key=lambda one: (-one.score, -one.seen.match.changed, one.seen.match.id))
+        old = ranked[record]
+        if end in ranked and ranked[end].score < old.score:
+            ranked[end] = evolve(ranked[end], score=old.score, supersedes=record)
+        ranked[record] = evolve(old, score=old.score * ranking.OVERRULED, superseded_by=end)
+    return sorted(ranked.values(), key=lambda one: (-one.score, -one.match.changed, one.match.id))
 
 
-def _beside_least(search: _Search, told: int | None) -> float:
-    """What a record must come to that is there for its neighbour alone."""
-    return 0.0 if told is None else ranking.BEFORE * 0.9 * search.seen[told].base
-
-
-def _weighed(view: View, found: _Ranked, score: float) -> float:
-    match = found.seen.match
+def _weighed(view: View, found: _Ranked) -> float:
+    match, score = found.match, found.score
     if match.status == "dropped":
         score *= ranking.OVERRULED
     if found.in_task:
@@ -275,15 +294,15 @@ SELECT DISTINCT start FROM above WHERE id = ?2
 """
 
 
-def _beneath(view: View, seen: Mapping[int, _Seen], task: int | None) -> set[int]:
+def _beneath(view: View, matches: Mapping[int, Match], task: int | None) -> set[int]:
     """Which of these records belong to a task: notes beneath it, what belongs to these, entities that they are about."""
     if task is None:
         return set()
-    notes = {record: record if one.match.type == "note" else one.match.above for record, one in seen.items()}
+    notes = {record: record if match.type == "note" else match.above for record, match in matches.items()}
     asked = filters.named({note for note in notes.values() if note is not None})
     within = {start for (start,) in view.rows(_WITHIN, (asked, task, limits.TREE_LEVELS))}
     found = {record for record, note in notes.items() if note in within}
-    entities = [record for record, one in seen.items() if one.match.type == "entity"]
+    entities = [record for record, match in matches.items() if match.type == "entity"]
     rows: Iterable[tuple[Any, ...]] = view.rows(
         "SELECT DISTINCT entity FROM note WHERE entity IN (SELECT value FROM json_each(?)) AND root = "
         "(SELECT root FROM note WHERE id = ?)",
@@ -292,14 +311,12 @@ def _beneath(view: View, seen: Mapping[int, _Seen], task: int | None) -> set[int
     return found | {entity for (entity,) in rows}
 
 
-def _hit(
-    one: _Ranked, others: tuple[int, ...], query: text.Query, asked: Asked, units: Sequence[text.Unit]
-) -> RecalledHit:
-    match, held, near = one.seen.match, one.seen.words, one.seen.near
+def _hit(one: _Ranked, others: tuple[int, ...], query: text.Query, units: Sequence[text.Unit]) -> RecalledHit:
+    match, held, near = one.match, one.seen.words, one.seen.near
     why = Why(
         round(held.score, 3),
         None if near is None else round(near.cosine, 3),
-        tuple(units[place].text for place in held.units),
+        tuple(units[place].text for place in held.units if not units[place].stop),
         one.beside,
         one.supersedes,
         one.in_task,
@@ -322,22 +339,20 @@ def _snippet(match: Match, held: words.Held, near: Near | None, query: text.Quer
 def _because(asked: Asked) -> str:
     if asked.state != "used":
         return asked.why
-    if asked.pending:
+    if asked.pending > len(asked.fresh):
         return f"{asked.pending if asked.pending <= 1000 else '1000+'} records wait to be embedded; by words they are found"
     return ""
 
 
 def _text_of(one: _Ranked) -> str:
-    match = one.seen.match
+    match = one.match
     return f"{match.title}\n{match.body}" if match.type == "note" else ""
 
 
-_Kind = Callable[[_Ranked], object]
-
-
-def _kind_of(one: _Ranked) -> object:
-    """What must be equal in repeats beside the text; nothing but notes is ever one."""
-    match = one.seen.match
+def _kind_of(one: _Ranked) -> Hashable:
+    """What must be equal in repeats beside the text. Nothing but notes is ever one; tasks only beneath the same parent."""
+    match = one.match
     if match.type != "note":
         return match.id
-    return match.kind, match.status, match.project, match.entity, match.origin, one.superseded_by is None
+    above = match.above if match.kind in ("goal", "step", "attempt", "question") else None
+    return match.kind, match.status, match.project, match.entity, match.origin, one.superseded_by, above

@@ -7,12 +7,12 @@ is hidden is lost. So the list is short, and where a difference on it could carr
 
 - white space; how lines are wrapped. Not where a line ends early, a list begins or the indentation changes.
 - the marks that part a text, as long as they part it alike: at the same places, weaker and stronger ones in the same
-  relation. A mark at the end; a comma before "and"; brackets, dashes, colons for each other. A question mark counts.
+  relation. A mark at the end; a comma before "and"; round brackets, dashes, colons for each other. A question mark counts.
 - forms of a character: full width, typographic quotes and dashes, invisible ones; quotes around a single word.
 - case, where one of the two sentences does not use it or begins with the word: not of identifiers, not US and us.
 - a, an, the: not as a label (plan a), not before a quantity (a few).
 - the number of a noun, and of the verb with it, in English: not of a name, not of what is counted by "a".
-- contractions (doesn't, does not); "please"; an "again" at the very end of a text without a negation.
+- contractions (doesn't, does not); "please" before a sentence; an "again" at the very end of a text without a negation.
 - in Chinese: 请 before a sentence, particles of mood after it (啊 呀 哦), not those that ask or doubt (吗 吧 呢).
 """
 

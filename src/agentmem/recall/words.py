@@ -17,13 +17,13 @@ from attrs import frozen
 from agentmem import text
 from agentmem.engine.database import Database
 from agentmem.recall import filters, ranking
-from agentmem.recall.filters import Match, Narrowed
+from agentmem.recall.filters import Narrowed
 from agentmem.recall.find import RANK
 from agentmem.records import cleaning, rarity
 from agentmem.records.base import View
 from agentmem.text import Unit
 
-_TITLE: Final = 2.0  # what one in the title counts
+_TITLE: Final = 3.0  # what one in the title counts
 _STEM: Final = 0.95  # another form of the word
 _BEGUN: Final = 0.8  # a word that begins like it
 _PARTS: Final = 0.8  # all parts of a compound that are words of their own, wherever they stand
@@ -46,7 +46,7 @@ class Held:
 NOTHING: Final = Held(0.0, ())
 
 
-def candidates(view: View, units: Sequence[Unit], to: Narrowed, most: int) -> list[Match]:
+def candidates(view: View, units: Sequence[Unit], to: Narrowed, most: int) -> list[int]:
     """The best records with at least one of the rarer units, or with all of them where all are common."""
     rare, common = rarity.split(view, units)
     if rare:
@@ -58,13 +58,14 @@ def candidates(view: View, units: Sequence[Unit], to: Narrowed, most: int) -> li
         match = " OR ".join(unit.prefix() for unit in begun)
     if not match:
         return []
-    found: list[Match] = []
+    found: list[int] = []
     part = most
+    everything = filters.vacuous(view, to)
     ranked = view.connection.execute(f"SELECT rowid FROM search WHERE search MATCH ? ORDER BY {RANK}, rowid", (match,))
     try:
         while len(found) < most:
             best = [record for (record,) in islice(ranked, part)]
-            found += filters.passing(view, best, to, most - len(found))
+            found += best if everything else filters.passing_ids(view, best, to, most - len(found))
             if len(best) < part:
                 break
             part = min(part * 4, _PIECES)
@@ -80,7 +81,11 @@ class Asked:
         self.units = units
         known = _frequencies(view, units, project)
         self._terms = [_terms(unit, seen=number > 0) for unit, number in zip(units, known.holding, strict=True)]
-        self._worth = [ranking.idf(known.records, number) for number in known.holding]
+        weighty = any(not unit.stop for unit in units)
+        self._worth = [
+            ranking.idf(known.records, number) * (ranking.STOP if unit.stop and weighty else 1.0)
+            for unit, number in zip(units, known.holding, strict=True)
+        ]
         self._all = sum(self._worth)
 
     def scores(self, view: View, records: Iterable[int]) -> dict[int, Held]:
