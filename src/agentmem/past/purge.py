@@ -29,8 +29,8 @@ from agentmem.records.standing import project_of, standing
 from agentmem.types import UNTRUSTED, Event, Receipt, RecordType, Ref
 
 CLEANED: Final = (
-    "log", "tables", "full-text index", "long texts", "claims", "arguments of requests", "statistics", "free pages",
-    "write-ahead log", "caches",
+    "log", "tables", "full-text index", "vectors", "long texts", "claims", "arguments of requests", "statistics",
+    "free pages", "write-ahead log", "caches",
 )  # fmt: skip
 _CLEANED_LAST: Final = ("free pages", "write-ahead log")
 SURVIVES: Final = (
@@ -358,9 +358,11 @@ def _old_traces(event: Event) -> dict[int, int]:
 
 
 def _clean(unit: Unit, records: list[int]) -> None:
-    """Clear what is no projection: claims, arguments of requests, the index, statistics; have other processes do the same."""
+    """Clear what is no projection: claims, arguments of requests, the index, vectors, statistics; have others do the same."""
     connection = unit.connection
     gone = set(records)
+    # Triggers did so where a row went or its text was set; the event of this purge has the text that stays embedded again.
+    connection.executemany("DELETE FROM vector WHERE record = ?", [(record,) for record in records])
     for record in records:
         if unit.row("SELECT 1 FROM event WHERE record = ? AND kind LIKE '%.forgotten'", (record,)):
             connection.execute("DELETE FROM lease WHERE record = ?", (record,))

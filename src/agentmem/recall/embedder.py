@@ -24,7 +24,7 @@ WINDOW_CHARS: Final = 1000  # for embedders that cannot tell tokens: English of 
 OVERLAP_CHARS: Final = 120
 
 _FOLDER: Final = Path(__file__).parent / "model"
-GRAPH_SHA256: Final = "6fe3f62f59e79dd0b046f71b3c2eb1069033d104f0a030c19e4d19cfc582aa9a"
+GRAPH_SHA256: Final = "f4f4fcd88c976b283965c196f3a018ea9ace65a275c4e201c95f03648db1359f"
 TOKENIZER_SHA256: Final = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 
 

@@ -7,6 +7,7 @@ text that changes loses its vectors by triggers, and the event that changed it b
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
 import time
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _EVENTS: Final = 256  # read in one piece
 _BATCH: Final = 16  # windows embedded at once, so that a stop does not wait long
+_SLICE_SECONDS: Final = 1.0  # after which what is done is written: a process that ends, or is killed, keeps it
 _HELD_SECONDS: Final = 30.0
 _META: Final = "SELECT name, value FROM meta WHERE name IN ('embedder', 'embedded', 'embedding', 'epoch')"
 _INSERT: Final = "INSERT INTO vector (record, begin, finish, scale, code) VALUES (?, ?, ?, ?, ?)"
@@ -40,12 +42,18 @@ def state(connection: apsw.Connection) -> dict[str, str]:
     return dict(rows)
 
 
+def upto(found: dict[str, str]) -> int:
+    """Up to which event all texts have their vectors, of what `state` gave; 0 where that is damaged."""
+    value = found.get("embedded", "0")
+    return int(value) if value.isascii() and value.isdigit() else 0
+
+
 # `NOT INDEXED`: by the log itself, else the index on records is read whole to find the few distinct ones.
 
 
 def pending(connection: apsw.Connection, most: int) -> int:
     """How many records changed since all texts had their vectors, counted up to `most`."""
-    after = int(state(connection).get("embedded", "0"))
+    after = upto(state(connection))
     sql = "SELECT count(*) FROM (SELECT DISTINCT record FROM event NOT INDEXED WHERE seq > ? LIMIT ?)"
     (number,) = connection.execute(sql, (after, most)).fetchone() or (0,)
     return int(number)
@@ -53,13 +61,19 @@ def pending(connection: apsw.Connection, most: int) -> int:
 
 def newest(source: Source, most: int) -> list[int]:
     """The records that changed last and have no vectors yet, the latest first."""
-    after = int(state(source.connection).get("embedded", "0"))
+    after = upto(state(source.connection))
     sql = """
     SELECT record FROM event NOT INDEXED WHERE seq > ? AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.record = event.record)
     GROUP BY record ORDER BY max(seq) DESC LIMIT ?
     """
     recent = max(after, source.number("SELECT max(seq) FROM event") - 16 * most)
     return [record for (record,) in source.rows(sql, (recent, most))]
+
+
+def reached(connection: apsw.Connection) -> tuple[int, int]:
+    """Up to which event all texts have their vectors, and the last event there is."""
+    (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone() or (0,)
+    return upto(state(connection)), int(last)
 
 
 class Worker:
@@ -76,32 +90,48 @@ class Worker:
         self._settle = settle
         self.failed: AgentMemError | None = None
         self._token = secrets.token_hex(8)
+        self._holding = False
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Begin, unless it is at work already."""
+    @property
+    def stopped(self) -> bool:
+        """Whether it was ended for good."""
+        return self._stop.is_set()
+
+    def start(self) -> bool:
+        """Begin, unless it is at work already. Whether it began now."""
         with self._lock:
-            if not self._stop.is_set() and (self._thread is None or not self._thread.is_alive()):
-                self._thread = threading.Thread(target=self._run, name="agentmem-embed", daemon=True)
-                self._thread.start()
+            if self._stop.is_set() or (self._thread is not None and self._thread.is_alive()):
+                return False
+            self._thread = threading.Thread(target=self._run, name="agentmem-embed", daemon=True)
+            self._thread.start()
+            return True
 
     def stop(self) -> None:
         """End after the batch at work. It does not begin again."""
         self._stop.set()
         self.join(None)
 
-    def join(self, timeout: float | None) -> None:
-        """Wait for its end."""
+    def join(self, timeout: float | None) -> bool:
+        """Wait for its end. Whether it is at work no more."""
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout)
+        if thread is None or thread is threading.current_thread():
+            return True
+        thread.join(timeout)
+        return not thread.is_alive()
 
     def forked(self) -> None:
-        """In the child of a fork, where the thread is not."""
+        """In the child of a fork, where the thread is not; what the parent holds it does not hold."""
+        stopped = self._stop.is_set()
         self._lock = threading.Lock()
+        self._stop = threading.Event()
+        if stopped:
+            self._stop.set()
         self._thread = None
+        self._token = secrets.token_hex(8)
+        self._holding = False
 
     def _run(self) -> None:
         try:
@@ -121,38 +151,48 @@ class Worker:
             before = state(connection)
             if before.get("embedder", model.id) != model.id:
                 return False
-            after = int(before.get("embedded", "0"))
+            after = upto(before)
             events: list[tuple[Any, ...]] = connection.execute(
                 "SELECT seq, record FROM event WHERE seq > ? ORDER BY seq LIMIT ?", (after, _EVENTS)
             ).fetchall()
             if not events:
                 return False
             last: Any = connection.execute("SELECT max(seq) FROM event").fetchone()
-            texts = _texts(connection, {record for _, record in events})
-        if self._other_at_work(before):
+            first: dict[int, int] = {}
+            for seq, record in events:
+                first.setdefault(record, seq)
+            texts = sorted(_texts(connection, set(first)), key=lambda text: first[text[0]])
+        if not self._hold():
             return not self._stop.wait(1.0)
-        self._hold()
-        rows = self._embedded(model, texts)
-        if rows is None:
-            return False
-        return self._store(model, before, rows, upto=events[-1][0], seen=last[0])
+        rows, ended = self._embedded(model, texts)
+        end = events[-1][0] if ended is None else first[ended] - 1
+        if end == after:
+            return False  # stopped before anything was done
+        return self._store(model, before, rows, end=end, seen=last[0])
 
-    def _embedded(self, model: Embedder, texts: Sequence[tuple[int, str, str]]) -> list[_Row] | None:
-        """The rows of these texts; None where it was stopped."""
+    def _embedded(self, model: Embedder, texts: Sequence[tuple[int, str, str]]) -> tuple[list[_Row], int | None]:
+        """The rows of these texts one after another, as many as a slice of time has room for, and at least one.
+
+        Returns:
+            The rows, and the record at which it ended, of which there is none among them; None where all are done.
+        """
         from agentmem.recall.codes import quantise
 
-        pieces = list(passages.windows(model, texts))
         rows: list[_Row] = []
-        for start in range(0, len(pieces), _BATCH):
-            if self._stop.is_set():
-                return None
-            part = pieces[start : start + _BATCH]
+        windows = passages.windows(model, texts)
+        until = time.monotonic() + _SLICE_SECONDS
+        while part := list(itertools.islice(windows, _BATCH)):
+            stopped = self._stop.is_set()
+            if stopped or time.monotonic() > until:
+                done = [row for row in rows if row[0] != part[0].record]
+                if done or stopped:
+                    return done, part[0].record
             codes, scales = quantise(checked.embedded(model, [piece.text for piece in part]))
             rows += [
                 (piece.record, piece.begin, piece.finish, float(scale), code.tobytes())
                 for piece, code, scale in zip(part, codes, scales, strict=True)
             ]
-        return rows
+        return rows, None
 
     def _store(
         self,
@@ -160,7 +200,7 @@ class Worker:
         before: dict[str, str],
         rows: Sequence[_Row],
         *,
-        upto: int,
+        end: int,
         seen: int,
     ) -> bool:
         """Write the rows of records that did not change meanwhile. Whether to go on."""
@@ -178,27 +218,37 @@ class Worker:
                            "json_each(?))", records)  # fmt: skip
             connection.executemany(_INSERT, [row for row in rows if row[0] not in changed and row[0] not in there])
             _set(connection, "embedder", model.id)
-            _set(connection, "embedded", str(upto))
+            _set(connection, "embedded", str(end))
             _set(connection, "embedding", self._mine())
         return True
-
-    def _other_at_work(self, before: dict[str, str]) -> bool:
-        token, _, until = before.get("embedding", "").partition(" ")
-        return bool(token) and token != self._token and time.time() < float(until or 0)
 
     def _mine(self) -> str:
         return f"{self._token} {time.time() + _HELD_SECONDS:.0f}"
 
-    def _hold(self) -> None:
+    def _hold(self) -> bool:
+        """Say that this process is at work, for so long as a slice may take. Whether no other is."""
         with self.database.write() as connection:
+            if _held_by_other(state(connection).get("embedding", ""), self._token):
+                return False
+            self._holding = True
             _set(connection, "embedding", self._mine())
+            return True
 
     def _let_go(self) -> None:
+        if not self._holding:
+            return
+        self._holding = False
         try:
             with self.database.write() as connection:
                 connection.execute("DELETE FROM meta WHERE name = 'embedding' AND value LIKE ? || ' %'", (self._token,))
         except AgentMemError:
             return  # the file was closed, or is busy: it lapses by itself
+
+
+def _held_by_other(claim: str, token: str) -> bool:
+    """Whether another worker's claim is in force. One that ends later than any can is of a clock that went wrong."""
+    holder, _, until = claim.partition(" ")
+    return holder not in ("", token) and 0 < float(until or 0) - time.time() <= _HELD_SECONDS + 1
 
 
 def choose(database: Database, model: Embedder) -> None:

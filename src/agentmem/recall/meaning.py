@@ -9,13 +9,14 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from agentmem.engine.database import Database
 from agentmem.errors import AgentMemError, shown
@@ -39,11 +40,14 @@ State: TypeAlias = Literal["used", "off", "missing", "damaged", "other", "unknow
 is; `other`, the vectors are another embedder's; `unknown`, the model does not know the language of the query; `failed`,
 the embedder raised an error."""
 
-_FRESH: Final = 16  # records without vectors that one answer embeds by itself
+FRESH: Final = 16  # records without vectors that one answer embeds by itself
 _FRESH_WINDOWS: Final = 4  # of each
 _KEPT: Final = 256  # of these, and of queries, in memory
 _SMALL: Final = 20_000  # records to which a scan is narrowed by a list
 _MORE: Final = 4
+_FEW: Final = 1000  # records whose vectors are read rather than the codes of all
+_WINDOWS: Final = 4  # looked at for each record that is wanted, which may have several
+_STEP_SECONDS: Final = 0.2  # between two looks at how far the worker is
 
 _REVISIONS: Final = """
 SELECT record, max(seq) FROM event WHERE record IN (SELECT value FROM json_each(?)) GROUP BY record
@@ -81,6 +85,7 @@ class Meaning:
         self._index: Index | None = None
         self._worker: embedding.Worker | None = None
         self._may_switch = not isinstance(choice, Unset)
+        self._often = False
         self._queries: OrderedDict[str, Floats] = OrderedDict()
         self._fresh: OrderedDict[tuple[int, int], list[tuple[int, int, Floats]]] = OrderedDict()
         _watch(self)
@@ -89,6 +94,21 @@ class Meaning:
 
     def ask(self, view: View, query: str) -> Asked:
         """The query as a vector, if meaning can take part, with what is not in the file yet."""
+        asked = self.vector(view, query)
+        if asked.vector is None:
+            return asked
+        waiting = embedding.pending(view.connection, 1001)
+        if not waiting:
+            return asked
+        try:
+            fresh = self.fresh(view, asked.vector, embedding.newest(view, FRESH))
+        except AgentMemError as error:
+            return Asked(_state_of(error), str(error))
+        self.work()
+        return evolve(asked, fresh=fresh, pending=waiting)
+
+    def vector(self, view: View, query: str) -> Asked:
+        """The query as a vector, if meaning can take part."""
         state, why = self._ready(view)
         if state != "used":
             return Asked(state, why)
@@ -96,14 +116,9 @@ class Meaning:
         try:
             if not checked.known(self._model, query):
                 return Asked("unknown", f"{self._model.id} does not know the language of the query")
-            vector = self._query(query)
-            waiting = embedding.pending(view.connection, 1001)
-            fresh = self._just_written(view, vector) if waiting else {}
+            return Asked("used", "", self._query(query))
         except AgentMemError as error:
             return Asked(_state_of(error), str(error))
-        if waiting:
-            self.work()
-        return Asked("used", "", vector, fresh, waiting)
 
     def nearest(self, view: View, asked: Asked, to: Narrowed, most: int, least: float) -> dict[int, Near]:
         """The records nearest to a query that pass, at most so many, none with a cosine below `least`."""
@@ -132,6 +147,27 @@ class Meaning:
             count *= _MORE
         fresh = [record for record, one in asked.fresh.items() if one.cosine >= least]
         found |= {record: asked.fresh[record] for record in filters.passing_ids(view, fresh, to)}
+        best = sorted(found, key=lambda record: (-found[record].cosine, -record))[:most]
+        return {record: found[record] for record in best}
+
+    def among(self, view: View, asked: Asked, records: Sequence[int], most: int) -> dict[int, Near]:
+        """Those of these records that are nearest to a query, at most so many.
+
+        Few are compared by themselves, and of many those of the first call: to read the codes of all would take longer.
+        """
+        if asked.vector is None or self._index is None:
+            return {}
+        many = len(records) > _FEW and not self.database.in_write()
+        by_codes = many and (self._often or len(self._index.codes) > 0)
+        self._often |= many
+        if by_codes:
+            from agentmem.recall.codes import of_records
+
+            self._index.follow(view)
+            nearest = self._index.codes.nearest(asked.vector, _WINDOWS * most, allowed=of_records(records))
+            found = vectors.cosines(view, asked.vector, ids=nearest.ids.tolist())
+        else:
+            found = vectors.cosines(view, asked.vector, records=records)
         best = sorted(found, key=lambda record: (-found[record].cosine, record))[:most]
         return {record: found[record] for record in best}
 
@@ -221,10 +257,9 @@ class Meaning:
                     self._queries.popitem(last=False)
         return known
 
-    def _just_written(self, view: View, query: Floats) -> dict[int, Near]:
-        """How near the latest records are that have no vectors yet."""
-        assert self._model is not None  # asked for by the caller
-        latest = embedding.newest(view, _FRESH)
+    def fresh(self, view: View, query: Floats, latest: Sequence[int]) -> dict[int, Near]:
+        """How near some records are that have no vectors yet: these are embedded here and now, `FRESH` of them at most."""
+        assert self._model is not None  # it made the query
         revisions: dict[int, int] = dict(view.rows(_REVISIONS, (filters.named(latest),)))
         missing = [record for record in latest if (record, revisions[record]) not in self._fresh]
         pieces = list(passages.windows(self._model, passages.texts(view.connection, missing), most=_FRESH_WINDOWS))
@@ -247,27 +282,59 @@ class Meaning:
 
     # Work in the background
 
-    def work(self) -> None:
-        """Begin to embed what waits for it, in the background."""
+    def work(self) -> bool:
+        """Begin to embed what waits for it, in the background. Whether it began now."""
         if self._choice is None or self.database.read_only:
-            return
+            return False
         with self._lock:
             if self._worker is None:
                 settled = weakref.WeakMethod(self._settled)  # the worker is not to keep what owns it
                 self._worker = embedding.Worker(self.database, lambda: (call := settled()) and call())
-            self._worker.start()
+            return self._worker.start()
 
-    def wait(self, timeout: float | None) -> bool:
-        """Have all that waits embedded, as far as it can be, and wait for that. Whether nothing waits any more."""
-        self.work()
-        if self._worker is not None:
-            self._worker.join(timeout)
-        return self._choice is None or not self.waiting(1)
+    def wait(self, timeout: float | None, progress: Callable[[int, int], object] | None = None) -> bool:
+        """Have all embedded that is committed now, and wait for that.
 
-    def waiting(self, most: int) -> int:
-        """How many records wait to be embedded, counted up to `most`."""
-        with self.database.read() as connection:
-            return embedding.pending(connection, most)
+        Args:
+            timeout: Seconds to wait at most; None to wait until it is done or can't be.
+            progress: Called with the events that are done and those there are.
+
+        Returns:
+            Whether it is. Without an embedder nothing waits.
+        """
+        if self._choice is None:
+            return True
+        deadline = None if timeout is None else time.monotonic() + timeout
+        begun, last = self._reached()
+        reached = begun
+        while reached < last:
+            fresh = self.work()
+            worker = self._worker
+            if worker is None:
+                return False  # opened for reading
+            while not worker.join(
+                _STEP_SECONDS if deadline is None else min(_STEP_SECONDS, deadline - time.monotonic())
+            ):
+                reached, _ = self._reached()
+                if progress is not None:
+                    progress(min(reached, last) - begun, last - begun)
+                if reached >= last or (deadline is not None and time.monotonic() >= deadline):
+                    return reached >= last
+            reached, _ = self._reached()
+            if fresh or worker.stopped:
+                break  # a whole run of it: what is not done now can't be
+        return reached >= last
+
+    def _reached(self) -> tuple[int, int]:
+        # What others committed too, also where this thread is inside a reading that does not see it.
+        with self.database.read(alone=True) as connection:
+            return embedding.reached(connection)
+
+    @property
+    def codes_bytes(self) -> int | None:
+        """Bytes of memory that the codes of the vectors take; None where they are not loaded."""
+        index = self._index
+        return None if index is None else index.codes.nbytes
 
     @property
     def failed(self) -> AgentMemError | None:

@@ -23,7 +23,7 @@ import math
 from typing import Final
 
 __all__ = [
-    "AFTER", "BEFORE", "MEANING_SOUGHT", "OVERRULED", "STOP", "TASK", "base", "idf", "relevant", "saturated", "tied", "touched",
+    "AFTER", "BEFORE", "BESIDE_BEST", "MEANING_SOUGHT", "OVERRULED", "STOP", "TASK", "base", "idf", "relevant", "saturated", "tied", "touched",
 ]  # fmt: skip
 
 _STEEP: Final = 1.5
@@ -47,10 +47,12 @@ _FRESH: Final = 0.02
 _SURE: Final = 0.02
 _HALF_LIFE_DAYS: Final = 30.0
 
-_WORDS_LEAST: Final = 0.2
+_WORDS_LEAST: Final = 0.1
 _BASE_LEAST: Final = 0.3
 MEANING_SOUGHT: Final = 0.15
 """Records less near than this are no candidates."""
+BESIDE_BEST: Final = 0.2
+"""Less than this part of the best score is not relevant beside it."""
 
 
 def idf(records: int, holding: int) -> float:

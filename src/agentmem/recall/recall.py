@@ -134,7 +134,8 @@ def recall(view: View, meaning: Meaning, query: str, to: Narrowed, *, task: int 
     hits = tuple(
         _hit(one, tuple(other.match.id for other in others), parsed, parsed.units) for one, others in folded[:limit]
     )
-    more = max(len(scored) - sum(1 + len(hit.repeats) for hit in hits), 0)
+    told = {record for hit in hits for record in (hit.id, *hit.repeats)}
+    more = len(({one.record for one in scored} | {one.match.id for one in ranked}) - told)
     return Recalled(query, hits, more, asked.state, _because(asked), asked.pending)
 
 
@@ -172,7 +173,7 @@ class _Search:
 
     def widen(self, most: int) -> None:
         """What stands beside the best."""
-        best = sorted(self.seen, key=lambda record: (-self.seen[record].base, record))[:most]
+        best = sorted(self.seen, key=lambda record: (-self.seen[record].base, -record))[:most]
         found = _beside(self.view, best)
         self.add(record for pair in found.values() for record in pair if record is not None)
         for record, (before, after) in found.items():
@@ -189,7 +190,8 @@ class _Search:
     def scored(self) -> list[_Scored]:
         """The relevant candidates, the best first."""
         scored = [one for one in map(self._scored, self.seen) if one is not None]
-        return sorted(scored, key=lambda one: (-one.score, one.record))
+        least = ranking.BESIDE_BEST * max((one.score for one in scored), default=0.0)
+        return sorted([one for one in scored if one.score >= least], key=lambda one: (-one.score, -one.record))
 
     def _scored(self, record: int) -> _Scored | None:
         """A candidate with its score; None for what is not relevant, neither by itself nor by what it stands beside."""

@@ -81,11 +81,13 @@ class Index:
         listed = named(changed)
         if self._apart:
             listed = named(record for (record,) in view.rows(_BELONGING, (listed,)))
-        self.codes.remove_records(_numbers(listed))
-        self._read(view, "vector.record IN (SELECT value FROM json_each(?)) AND vector.id <= ?", (listed, self._last))
+        self._read(
+            view, "vector.record IN (SELECT value FROM json_each(?)) AND vector.id <= ?", (listed, self._last),
+            replacing=_numbers(listed),
+        )  # fmt: skip
 
-    def _read(self, view: View, where: str, values: Sequence[Any]) -> int:
-        """Add the rows of the table that meet a condition."""
+    def _read(self, view: View, where: str, values: Sequence[Any], *, replacing: npt.NDArray[Any] | None = None) -> int:
+        """Add the rows of the table that meet a condition, in place of those of the records `replacing`."""
         import numpy as np
 
         project, tables = (_PROJECT, _PROJECTS) if self._apart else ("0", "")
@@ -93,9 +95,14 @@ class Index:
         rows = view.rows(sql, values)
         if rows:
             ids, records, projects, codes = zip(*rows, strict=True)
-            vectors = np.frombuffer(b"".join(codes), np.int8).reshape(len(rows), self.codes.dim)
-            self.codes.add(np.array(ids, np.int64), np.array(records, np.int64), np.array(projects, np.int32), vectors)
+            self.codes.add(
+                np.array(ids, np.int64), np.array(records, np.int64), np.array(projects, np.int32),
+                np.frombuffer(b"".join(codes), np.int8).reshape(len(rows), self.codes.dim),
+                replacing=() if replacing is None else replacing,
+            )  # fmt: skip
             self._last = max(self._last, *ids)
+        elif replacing is not None:
+            self.codes.remove_records(replacing)
         return len(rows)
 
     def within(self, project: int | None) -> Filter | None:

@@ -28,6 +28,8 @@ _STEM: Final = 0.95  # another form of the word
 _BEGUN: Final = 0.8  # a word that begins like it
 _PARTS: Final = 0.8  # all parts of a compound that are words of their own, wherever they stand
 _PIECES: Final = 4000  # candidates filtered in one piece at most
+_FEW: Final = 10  # with fewer candidates those by common words are looked at as well
+_LONGEST: Final = 1000  # tokens: a longer text counts as one of so many, else its length would hide what it says
 
 
 @frozen
@@ -47,21 +49,29 @@ NOTHING: Final = Held(0.0, ())
 
 
 def candidates(view: View, units: Sequence[Unit], to: Narrowed, most: int) -> list[int]:
-    """The best records with at least one of the rarer units, or with all of them where all are common."""
+    """The best records with at least one of the rarer units, or with all of them where all are common.
+
+    Where that gives few, those with any of the common ones too: what is common in the store may be rare in what passes.
+    """
     rare, common = rarity.split(view, units)
-    if rare:
-        match = text.any_of(rare)
-    elif common:
-        match = " AND ".join(unit.exact() for unit in common)
-    else:  # each word stands nowhere: perhaps what begins like it does
+    everything = filters.vacuous(view, to)
+    if not rare and not common:  # each word stands nowhere: perhaps what begins like it does
         begun = [unit for unit in units if unit.begins]
-        match = " OR ".join(unit.prefix() for unit in begun)
+        return _best(view, " OR ".join(unit.prefix() for unit in begun), to, most, everything)
+    match = text.any_of(rare) if rare else " AND ".join(unit.exact() for unit in common)
+    found = _best(view, match, to, most, everything)
+    if common and (len(found) < _FEW if rare and not everything else not found):
+        found = list(dict.fromkeys([*found, *_best(view, text.any_of(common), to, most, everything)]))[:most]
+    return found
+
+
+def _best(view: View, match: str, to: Narrowed, most: int, everything: bool) -> list[int]:
+    """The records that match and pass, the best first, of equals the latest."""
     if not match:
         return []
     found: list[int] = []
     part = most
-    everything = filters.vacuous(view, to)
-    ranked = view.connection.execute(f"SELECT rowid FROM search WHERE search MATCH ? ORDER BY {RANK}, rowid", (match,))
+    ranked = view.connection.execute(f"SELECT rowid FROM search WHERE search MATCH ? ORDER BY {RANK}, rowid DESC", (match,))
     try:
         while len(found) < most:
             best = [record for (record,) in islice(ranked, part)]
@@ -83,7 +93,9 @@ class Asked:
         self._terms = [_terms(unit, seen=number > 0) for unit, number in zip(units, known.holding, strict=True)]
         weighty = any(not unit.stop for unit in units)
         self._worth = [
-            ranking.idf(known.records, number) * (ranking.STOP if unit.stop and weighty else 1.0)
+            # What stands in more than half of all records tells little, but not nothing: else a project whose records
+            # are all about one thing would have nothing relevant to it.
+            ranking.idf(known.records, min(number, known.records // 2)) * (ranking.STOP if unit.stop and weighty else 1.0)
             for unit, number in zip(units, known.holding, strict=True)
         ]
         self._all = sum(self._worth)
@@ -96,7 +108,7 @@ class Asked:
     def held(self, title: str, body: str, extra: str) -> Held:
         """How much of the query a record of these index tokens holds."""
         head, rest = f" {title} ", f" {body} {extra} "
-        length = head.count(" ") + rest.count(" ") - 3
+        length = min(head.count(" ") + rest.count(" ") - 3, _LONGEST)
         score, units = 0.0, []
         for place, terms in enumerate(self._terms):
             best = 0.0
@@ -184,11 +196,13 @@ def _records(view: View, project: int | None) -> int:
 
 def _holding(view: View, token: str, project: int | None) -> int:
     """In how many records of a project a token stands; by a sample of them where they are many."""
-    everywhere = view.number("SELECT count(*) FROM search WHERE search MATCH ?", (f'"{token}"',))
-    if project is None:
+    match = f'"{token}"'
+    everywhere = view.number("SELECT count(*) FROM search WHERE search MATCH ?", (match,))
+    if project is None or not everywhere:
         return everywhere
-    sql = "SELECT rowid FROM search WHERE search MATCH ? LIMIT ?"
-    sample = [record for (record,) in view.rows(sql, (f'"{token}"', _SAMPLE))]
+    # By a hash, since projects are written one after the other, or in turns.
+    sql = "SELECT rowid FROM search WHERE search MATCH ? AND (rowid * 2654435761 >> 16) % ? = 0"
+    sample = [record for (record,) in view.rows(sql, (match, -(-everywhere // _SAMPLE)))]
     here = filters.in_project(view, sample, project)
     return round(everywhere * here / max(len(sample), 1))
 

@@ -1,4 +1,7 @@
-"""What the full-text index holds of each record: the same as its triggers put there, asked for by id."""
+"""What the full-text index holds of each record: the same as its triggers put there, asked for by id.
+
+The vectors of the same texts are made anew by whoever has a model; here they are only let go of.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ import apsw
 from agentmem import text
 from agentmem.engine.migrations import MARKS_TOLD
 
-__all__ = ["INSERT", "analysed", "made_by_other", "piece", "set_maker"]
+__all__ = ["INSERT", "TEXTLESS", "VECTORS_META", "analysed", "made_by_other", "piece", "set_maker", "vectors_forget"]
+
+VECTORS_META: Final = ("embedded", "embedding")
+"""The rows of `meta` that say how far the texts have vectors, and who is making them."""
 
 # What the triggers of each table put into the index, for ids in a range.
 _SOURCES: Final = (
@@ -22,6 +28,15 @@ _SOURCES: Final = (
     "SELECT id, '', text, '' FROM checkpoint WHERE text IS NOT NULL",
     "SELECT id, '', concat_ws(char(10), result, work, basis), '' FROM summary WHERE coalesce(work, result) IS NOT NULL",
 )
+TEXTLESS: Final = """
+SELECT record FROM (SELECT DISTINCT record FROM vector)
+WHERE NOT EXISTS (SELECT 1 FROM note WHERE id = record AND title IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM entity WHERE id = record AND key IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM item WHERE id = record AND text IS NOT NULL AND NOT removed)
+  AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE id = record AND text IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM summary WHERE id = record AND coalesce(work, result) IS NOT NULL)
+"""
+"""Records with vectors that have no text."""
 INSERT: Final = "INSERT INTO search (rowid, title, body, extra) VALUES (?, ?, ?, ?)"
 
 
@@ -54,3 +69,9 @@ def set_maker(connection: apsw.Connection) -> None:
     """Note that all of the index was made by the analyser of this process."""
     connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('analyser', ?)", (text.FINGERPRINT,))
     connection.execute("DELETE FROM meta WHERE name = 'analyser_next'")
+
+
+def vectors_forget(connection: apsw.Connection) -> None:
+    """Let go of all vectors, and of what says that texts have theirs: else they would never be made again."""
+    connection.execute("DELETE FROM vector")
+    connection.execute(f"DELETE FROM meta WHERE name IN ({', '.join('?' * len(VECTORS_META))})", VECTORS_META)

@@ -20,6 +20,7 @@ from agentmem.store.shared import Shared
 from agentmem.types import Earlier, Event, Ref
 
 if TYPE_CHECKING:
+    from agentmem.context.recalled import Recall
     from agentmem.engine.database import Database
     from agentmem.recall.find import Found
     from agentmem.upkeep.backup import Backup
@@ -95,6 +96,14 @@ class PastStore(Store):
         """
         raise _lacks(self._binding, "Search by words")
 
+    def recall(self, query: str, **options: Any) -> Recall:
+        """Refused: index and vectors are of the words of now.
+
+        Raises:
+            NotInPast: Always.
+        """
+        raise _lacks(self._binding, "Recall")
+
     def verify(self, *arguments: Any, **options: Any) -> Verified:
         """Refused: it is of the file.
 
@@ -119,7 +128,7 @@ class PastStore(Store):
         """
         raise _lacks(self._binding, "A new key")
 
-    def wait_for_index(self, timeout: float | None = None) -> bool:
+    def wait_for_index(self, timeout: float | None = None, **options: Any) -> bool:
         """Refused: there is no index.
 
         Raises:

@@ -155,6 +155,7 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
         ledger = Ledger(database, KINDS, store[0], clock)
         shared = Shared(database, ledger, counter, embedder)
         ledger.wrote = weakref.WeakMethod(shared.wrote)
+        ledger.alike = weakref.WeakMethod(shared.alike)
         if unclean is not None and not read_only:
             # A purge was killed, or somebody was in its way: what it left in the pages must not wait for the next write.
             ledger.unclean = unclean[0]

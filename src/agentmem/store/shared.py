@@ -11,7 +11,7 @@ from agentmem.context import tokens
 from agentmem.context.tokens import Counter, count_tokens
 from agentmem.engine.database import Database
 from agentmem.log.ledger import Ledger
-from agentmem.records.base import Binding, Leases
+from agentmem.records.base import Binding, Leases, View
 from agentmem.types import UNSET, Unset
 
 if TYPE_CHECKING:
@@ -55,6 +55,19 @@ class Shared:
         elif now - self._wrote_at > _SETTLED_SECONDS:
             self._wrote_at = now
             self.meaning.work()
+
+    def alike(self, view: View, what: str, project: int, before: int) -> dict[int, float]:
+        """The attempts of a project like a text in meaning, older than `before`: cosines by id."""
+        from agentmem.recall.alike import alike
+
+        return alike(self.meaning, view, what, project, before)
+
+    def embedding(self) -> tuple[str | None, int | None]:
+        """Why nothing is embedded, and the bytes in memory of the codes of vectors; None for nothing wrong, none used."""
+        meaning = self._meaning
+        if meaning is None:
+            return None, None
+        return None if meaning.failed is None else str(meaning.failed), meaning.codes_bytes
 
     def close(self) -> None:
         """End what goes on in the background, then close the file."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from agentmem import limits
+from agentmem.errors import Conflict
 from agentmem.recall import reindex
 from agentmem.records import validate
 from agentmem.records.events import kinds_of, watched
@@ -307,35 +309,61 @@ class UpkeepVerbs(Facade):
 
         return doctor(validate.path(path), key=key, repair=repair)
 
-    def wait_for_index(self, timeout: float | None = None) -> bool:
-        """Wait until the full-text index is whole again, after a change of the analyser had it rebuilt.
+    def wait_for_index(self, timeout: float | None = None, *, progress: Progress | None = None) -> bool:
+        """Wait until everything committed by now is found by words and by meaning.
+
+        The full-text index is made anew in the background after a change of the analyser. Vectors are made in the
+        background for what was written; here that is begun, and waited for whoever does it. What is newer than the call is
+        not waited for. A store that was opened for reading only looks.
 
         Args:
-            timeout: Seconds to wait at most.
+            timeout: Seconds to wait at most; what was done until then stays done.
+            progress: Called with events whose texts are embedded and events in all.
 
         Returns:
-            Whether it is.
+            Whether it is so. Not where the model is missing or fails, which `stats` and `recall` explain, or where the
+            vectors are of another embedder. Without an embedder words alone count.
+
+        Raises:
+            Conflict: Inside a transaction, where nobody else can write.
         """
         if timeout is not None:
             validate.seconds(timeout, "timeout")
-        if self._shared.reindexing is not None:
-            self._shared.reindexing.join(timeout)
-        with self._shared.database.read() as connection:
-            return not reindex.outdated(connection)
+        if progress is not None:
+            validate.callable_(progress, "progress")
+        shared = self._shared
+        if shared.database.in_write():
+            raise Conflict(
+                "The index can't be waited for inside a transaction",
+                why="It is made by others, who can't write before the transaction is over",
+                next="Wait after the block.",
+            )
+        begun = time.monotonic()
+        if shared.reindexing is not None:
+            shared.reindexing.join(timeout)
+        left = None if timeout is None else max(0.0, begun + timeout - time.monotonic())
+        embedded = shared.meaning.wait(left, progress)
+        with shared.database.read() as connection:
+            return embedded and not reindex.outdated(connection)
 
     def stats(self, *, log: bool = False, tables: bool = False) -> Stats:
-        """Sizes of the file and its write-ahead log, free pages, the first and last event, how many records of each type.
+        """Sizes of the file and its write-ahead log, the first and last event, records of each type, how many have vectors.
 
         Args:
             log: Also events and bytes by project and kind. Reads the whole log.
             tables: Also bytes by table and index. Reads every page of the file.
         """
+        from agentmem.recall import embedding
         from agentmem.upkeep.sizes import stats
 
         validate.flag(log, "log")
         validate.flag(tables, "tables")
+        failed, codes_bytes = self._shared.embedding()
         with self._binding.reading() as view:
-            return stats(view, log=log, tables=tables)
+            waiting = embedding.pending(view.connection, 1001)
+            return stats(
+                view, log=log, tables=tables, waiting=waiting, embedding_failed=failed, codes_bytes=codes_bytes
+            )
 
     def watch(
         self, *, after: int | None = None, kinds: Sequence[str] = (), timeout: float | None = None

@@ -81,6 +81,7 @@ class Examination:
         structure: What SQLite says is wrong with trees and tables, without the full-text index.
         differing: What of the schema is not as it should be.
         index: What is wrong with the full-text index.
+        vectors: What is wrong with the vectors.
         replayed: Where projections and texts differ from the log.
         short: Whether the file ends before the last page that its first page tells of.
         head: The end of the log, if its chain holds.
@@ -97,6 +98,7 @@ class Examination:
         self.structure: list[str] = []
         self.differing: list[str] = []
         self.index: list[str] = []
+        self.vectors: list[str] = []
         self.replayed: list[str] = []
         self.head: Head | None = None
         self.short = False
@@ -231,6 +233,7 @@ class Examination:
             if self.head is not None:
                 self._part("replay", lambda: self._replay(database))
             self._part("index", lambda: self._index(database))
+            self._part("vectors", lambda: self._vectors(database))
             self._part("purge", lambda: self._purge(database))
 
     def _opened(self, proven: Proven) -> Database:
@@ -334,6 +337,15 @@ class Examination:
             some = "; ".join(self.index[:3])
             what = f"The full-text index is not that of the records: {some}{'; …' if len(self.index) > 3 else ''}."
             self.add("index_differs", Severity.FAULT, what, _REPAIR)
+
+    def _vectors(self, database: Database) -> None:
+        with database.read() as connection:
+            self.vectors = health.vectors_checked(connection)
+        if self.vectors:
+            some = "; ".join(self.vectors[:3])
+            what = f"The vectors are not those of the records: {some}{'; …' if len(self.vectors) > 3 else ''}."
+            next = "A repair lets go of them all; whoever opens the store with a model makes them anew."
+            self.add("vectors_differ", Severity.FAULT, what, next)
 
     def _purge(self, database: Database) -> None:
         with database.read() as connection:

@@ -61,7 +61,7 @@ def verify(ledger: Ledger, *, replayed: bool, independent: bool, head: Head | No
         ended = log_ended(connection)
         problems = [f"log: {ended}"] if ended else []
         problems += import_ended(connection)
-        problems += index_counted(connection) + pages_checked(connection)
+        problems += index_counted(connection) + vectors_checked(connection) + pages_checked(connection)
         if replayed:
             problems += replay.differences(connection, KINDS, FUNCTIONS) + texts_counted(connection)
     problems += index_compared(database)
@@ -148,6 +148,41 @@ def index_compared(database: Database, *, at_most: int = 20) -> list[str]:
             break
         after = last
     return found[:at_most]
+
+
+_VECTORS: Final = """
+SELECT count(DISTINCT octet_length(code)), coalesce(min(octet_length(code)), 1),
+       total(NOT (scale > 0 AND scale < 9e999)), total(begin < 0 OR finish < begin)
+FROM vector
+"""
+_VECTORS_META: Final = "SELECT name, value FROM meta WHERE name IN ('embedder', 'embedded')"
+
+
+def vectors_checked(connection: apsw.Connection, *, at_most: int = 20) -> list[str]:
+    """What of the vectors belongs to no text, is no vector, or is said to be there and may not be.
+
+    Whether a vector is that of its text only its embedder could tell; a text that changes loses its own by triggers.
+    """
+    found = [
+        f"vectors: #{record} has some and no text"
+        for (record,) in connection.execute(f"{indexed.TEXTLESS} LIMIT ?", (at_most,))
+    ]
+    sizes, smallest, scales, places = connection.execute(_VECTORS).fetchone() or (0, 1, 0, 0)
+    if sizes > 1 or not smallest:
+        found.append(f"vectors: their codes have {sizes} sizes" if sizes > 1 else "vectors: their codes are empty")
+    if scales:
+        found.append(f"vectors: {scales:.0f} have no size")
+    if places:
+        found.append(f"vectors: {places:.0f} have no place in their text")
+    rows: list[tuple[Any, ...]] = connection.execute(_VECTORS_META).fetchall()
+    known = dict(rows)
+    if sizes and "embedder" not in known:
+        found.append("vectors: nothing says which embedder made them")
+    (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone() or (0,)
+    embedded = known.get("embedded", "0")
+    if not (embedded.isascii() and embedded.isdigit() and int(embedded) <= last):
+        found.append("vectors: what says up to which event texts have theirs names none of the log")
+    return found
 
 
 def log_ended(connection: Any) -> str:

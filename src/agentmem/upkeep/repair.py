@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["mend"]
 
 _ROWS: Final = 500
+# What `meta` says of what the new file makes itself, or of vectors, which it does not have.
+_MADE_ANEW: Final = ("store", "analyser", "analyser_next", *indexed.VECTORS_META)
 
 
 def mend(seen: Examination) -> tuple[list[str], list[Finding]]:
@@ -50,7 +52,7 @@ def mend(seen: Examination) -> tuple[list[str], list[Finding]]:
     done, refused = take_away(seen.path), []
     damaged = seen.scan is not None and bool(seen.scan.lost or seen.scan.rest)
     barred = seen.head is None and any(finding.code == "unreadable" for finding in seen.findings)
-    if not (damaged or barred or seen.structure or seen.replayed or seen.index):
+    if not (damaged or barred or seen.structure or seen.replayed or seen.index or seen.vectors):
         return done, []
     if seen.head is None or seen.proven is None or (damaged and (seen.hit is None or not seen.hit.derived)):
         what = "Nothing was made anew: it would be made of the log, and that is not whole."
@@ -70,7 +72,7 @@ def mend(seen: Examination) -> tuple[list[str], list[Finding]]:
 
 
 def _tables_anew(seen: Examination) -> list[str]:
-    """Projections or the index alone, in one transaction of the open file."""
+    """Projections, the index or the vectors alone, in one transaction of the open file."""
     assert seen.proven is not None  # asked for by the caller
     found = seen.proven.found
     done = []
@@ -81,16 +83,20 @@ def _tables_anew(seen: Examination) -> list[str]:
         ) as database,
         database.write() as connection,
     ):  # fmt: skip
-        _index_emptied(connection)
-        if seen.replayed:
-            _projections_anew(connection)
-            _texts_recounted(connection)
-            done.append("replayed the log into the tables")
-        else:
-            _index_filled(connection)
-        indexed.set_maker(connection)
+        if seen.replayed or seen.index:
+            _index_emptied(connection)
+            if seen.replayed:
+                _projections_anew(connection)
+                _texts_recounted(connection)
+                done.append("replayed the log into the tables")
+            else:
+                _index_filled(connection)
+            indexed.set_maker(connection)
+            done.append("made the full-text index anew")
+        if seen.replayed or seen.vectors:
+            indexed.vectors_forget(connection)
+            done.append("let go of the vectors, which whoever opens the store with a model makes anew")
         epoch_raise(connection)
-        done.append("made the full-text index anew")
     return done
 
 
@@ -206,7 +212,7 @@ def _material(connection: Connection) -> Material:
     leases = _leases(connection)
     return Material(
         store=store_id(connection),
-        meta=dict(rows("SELECT name, value FROM meta WHERE name NOT IN ('store', 'analyser', 'analyser_next')")),
+        meta={name: value for name, value in rows("SELECT name, value FROM meta") if name not in _MADE_ANEW},
         texts=_texts(connection),
         events=_events(connection),
         requests=rows("SELECT project, id, arguments, result, at FROM request"),

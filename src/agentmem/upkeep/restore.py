@@ -162,7 +162,7 @@ def _schema_check(connection: apsw.Connection) -> None:
 
 
 def begin_anew(connection: apsw.Connection) -> int:
-    """Void all claims, whose holders do not know of this file, and raise the epoch that caches obey.
+    """Void all claims, whose holders do not know of this file, that of making vectors too; raise the epoch of caches.
 
     Args:
         connection: Inside a write transaction on the new file.
@@ -172,5 +172,6 @@ def begin_anew(connection: apsw.Connection) -> int:
     """
     connection.execute("DELETE FROM lease")
     claims = connection.changes()
+    connection.execute("DELETE FROM meta WHERE name = 'embedding'")
     epoch_raise(connection)
     return claims

@@ -57,6 +57,13 @@ class Stats:
         projects: The number of projects.
         records: How many of each type, in the store; items that were taken off their list are left out.
         purge_pending: Something was purged, and a copy of it may still be in the write-ahead log.
+        embedder: What made the vectors of the texts, None where there are none yet.
+        vectors: How many there are; a long text has several.
+        embedded: How many records have vectors.
+        waiting: How many records changed since all had theirs, counted up to 1,001. Some may get none: they have no text, or
+            one in a language that the embedder does not know.
+        embedding_failed: Why nothing is embedded in this process, None where nothing is wrong.
+        codes_bytes: Bytes of memory in this process for the search among vectors; None where it was not used yet.
         blobs: The number of long texts that the log keeps once, however many events have them.
         blob_bytes: Of these; None where the log was not asked for.
         log: Events and bytes of payload by project and kind, the largest first; None where it was not asked for.
@@ -75,6 +82,12 @@ class Stats:
     projects: int
     records: dict[str, int]
     purge_pending: bool
+    embedder: str | None
+    vectors: int
+    embedded: int
+    waiting: int
+    embedding_failed: str | None
+    codes_bytes: int | None
     blobs: int
     blob_bytes: int | None = None
     log: tuple[KindSize, ...] | None = None
@@ -85,8 +98,13 @@ class Stats:
         return asdict(self) | {"path": str(self.path)}
 
 
-def stats(view: View, *, log: bool, tables: bool) -> Stats:
-    """The size of the store; with `log` by kind of event, with `tables` by table, each of which reads all of its pages."""
+def stats(
+    view: View, *, log: bool, tables: bool, waiting: int, embedding_failed: str | None, codes_bytes: int | None
+) -> Stats:
+    """The size of the store; with `log` by kind of event, with `tables` by table, each of which reads all of its pages.
+
+    What the search by meaning knows of itself is given.
+    """
     database = view.binding.ledger.database
     return Stats(
         database.path,
@@ -101,6 +119,12 @@ def stats(view: View, *, log: bool, tables: bool) -> Stats:
         view.number("SELECT count(*) FROM project"),
         {table: view.number(_LIVE.get(table, f"SELECT count(*) FROM {table}")) for table in TABLES},
         view.row("SELECT 1 FROM meta WHERE name = 'purge'") is not None,
+        embedder[0] if (embedder := view.row("SELECT value FROM meta WHERE name = 'embedder'")) else None,
+        view.number("SELECT count(*) FROM vector"),
+        view.number("SELECT count(DISTINCT record) FROM vector"),
+        waiting,
+        embedding_failed,
+        codes_bytes,
         view.number("SELECT count(*) FROM blob"),
         view.number("SELECT coalesce(sum(octet_length(text)), 0) FROM blob") if log else None,
         kind_sizes(view, None) if log else None,

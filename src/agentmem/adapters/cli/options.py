@@ -77,6 +77,8 @@ def common_options(*, leaf: bool) -> list[click.Option]:
                 metavar="TOKEN", **text),
         _common("credentials", "What becomes of text that looks like a credential: warn by default, refuse, or mask.",
                 type=click.Choice(("warn", "refuse", "mask")), env="AGENTMEM_CREDENTIALS", **text),
+        _common("embedder", "What finds records by their meaning: none, shipped for the model in the package, or the folder"
+                " of an ONNX model.", env="AGENTMEM_EMBEDDER", metavar="NAME|FOLDER", **text),
         _common("key-file", "Take the key from this file. A key is never an argument.", metavar="PATH", **text),
         _common("ask-key", "Ask for the passphrase, at a terminal.", **flag),
         _common("read-only", "Take no write lock and change nothing.", **flag),

@@ -1,4 +1,4 @@
-"""Commands that read back: resume, left, review, find, tree, get, list."""
+"""Commands that read back: resume, left, review, tree, get, list."""
 
 from __future__ import annotations
 
@@ -95,53 +95,6 @@ def _task(session: Session, task: str | None, whole: bool) -> str | None:
     return task or session.task
 
 
-def _no_search_then(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        raise click.UsageError(
-            "A past has no search: the index has the words of now. list, tree, query and history take --at."
-        )
-
-
-@command("find", verbs=("find",))
-@click.argument("query", nargs=-1, required=True)
-@click.option("--kind", metavar="KIND", help="A kind of note, or entity, item, checkpoint, summary.")
-@click.option("--status", metavar="STATUS", help="In this status.")
-@click.option("--under", metavar="REF", help="Beneath this note.")
-@click.option("--about", metavar="REF", help="About this entity.")
-@click.option("--tag", metavar="TAG", help="With this tag.")
-@click.option("--everywhere", is_flag=True, help="In all projects of the store.")
-@click.option("--at", callback=_no_search_then, expose_value=False, hidden=True)
-@options.limit(10)
-@options.after("cursor")
-def find(session: Session, store: Store, query: tuple[str, ...], everywhere: bool, **filters: Any) -> None:
-    """Search by words.
-
-    Notes, entities, items, checkpoints and summaries. Nothing in QUERY is syntax. All its words count, else
-    words that begin like them, else any of them.
-
-    Examples:
-      agentmem find sql injection login
-      agentmem find "rm -rf" --kind attempt --json
-    """
-    out = session.out
-    found = store.find(" ".join(query), project="*" if everywhere else None, **filters)
-    if out.json:
-        out.value(found)
-        return
-    if not found.hits:
-        out.say("nothing found")
-        return
-    if found.matched != "all":
-        out.say({"prefix": "matched by beginnings of words", "any": "matched by any of the words"}[found.matched])
-    rows = (
-        (str(hit.id), hit.kind, hit.status or "", inline(hit.title, hit.origin), inline(hit.snippet, hit.origin))
-        for hit in found.hits
-    )
-    out.table(("id", "kind", "status", "title", "text"), rows)
-    if found.after is not None:
-        out.say(f"more: --after {found.after}")
-
-
 @command("tree", verbs=("graph",), past=True)
 @click.argument("ref", required=False)
 @click.option("--depth", type=int, default=limits.TREE_LEVELS, show_default=True, help="Levels beneath.")
@@ -230,4 +183,4 @@ def list_(session: Session, store: Store, parent: str | None, roots: bool, limit
         out.say(f"perhaps more: --after {found[-1].id}")
 
 
-COMMANDS = {made.name: made for made in (resume, left, review, find, tree, get, list_)}
+COMMANDS = {made.name: made for made in (resume, left, review, tree, get, list_)}

@@ -27,8 +27,8 @@ from agentmem.errors import AgentMemError
 _SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Set up": {"init": "storage", "import": "importing", "key": "storage"},
     "Come back to the work": {
-        "resume": "reading", "left": "reading", "find": "reading", "get": "reading", "list": "reading",
-        "tree": "reading", "checkpoints": "reports", "review": "reading",
+        "resume": "reading", "left": "reading", "recall": "searching", "find": "searching", "get": "reading",
+        "list": "reading", "tree": "reading", "checkpoints": "reports", "review": "reading",
     },
     "Write down": {
         "add": "notes", "update": "notes", "move": "notes", "attempt": "work", "checklist": "work",
@@ -47,7 +47,7 @@ _SECTIONS: Final[dict[str, dict[str, str]]] = {
     "End for good": {"forget": "ending", "redact": "ending"},
     "The store": {
         "projects": "projects", "stats": "storage", "backup": "backups", "restore": "backups", "export": "backups",
-        "rekey": "keys", "verify": "storage", "doctor": "repair", "salvage": "repair",
+        "rekey": "keys", "index": "storage", "verify": "storage", "doctor": "repair", "salvage": "repair",
     },
 }  # fmt: skip
 _PLACES: Final = {name: place for section in _SECTIONS.values() for name, place in section.items()}

@@ -13,9 +13,11 @@ import click
 
 from agentmem.adapters.cli.output import Output, is_terminal
 from agentmem.errors import KeyMissing, StoreMissing
+from agentmem.types import UNSET
 
 if TYPE_CHECKING:
     from agentmem.engine.keys import Key
+    from agentmem.recall.meaning import EmbedderChoice
     from agentmem.store import Store
 
 Mode: TypeAlias = Literal["read", "write", "create"]
@@ -77,6 +79,7 @@ class Session:
                 credentials=given.get("credentials") or "warn",
                 create=mode == "create",
                 read_only=mode == "read" or bool(given.get("read_only")),
+                embedder=self.embedder(),
             )
         except StoreMissing as error:
             raise StoreMissing(
@@ -103,6 +106,19 @@ class Session:
             moment = then.moment
             self.out.say(f"as of event {moment.seq}, {when(moment.at)} UTC")
             yield then
+
+    def embedder(self) -> EmbedderChoice:
+        """The embedder that was named on the command line; else the library looks in the environment."""
+        named = self.given.get("embedder") if "embedder" in self.typed else None
+        if named in (None, ""):
+            return UNSET
+        if named == "none":
+            return None
+        if named != "shipped":
+            return Path(named).expanduser()
+        from agentmem.recall.embedder import shipped
+
+        return shipped()
 
     def made(self, store: Store) -> None:
         """Say that a store was made, and what that means for its key."""

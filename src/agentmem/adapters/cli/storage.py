@@ -1,4 +1,4 @@
-"""Commands on the store as a whole: init, key, stats, verify, log."""
+"""Commands on the store as a whole: init, key, stats, index, verify, log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentmem.adapters.cli import options
 from agentmem.adapters.cli.exits import Exit
 from agentmem.adapters.cli.options import command
 from agentmem.adapters.cli.output import complain, is_terminal
-from agentmem.adapters.cli.progress import working
+from agentmem.adapters.cli.progress import Progress, working
 from agentmem.adapters.cli.session import Session, key_words
 from agentmem.adapters.cli.shown import NOT_CLEANED, compact, counts, head_text, number, sizes, when
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agentmem.engine.keys import ResolvedKey
     from agentmem.store import Store
     from agentmem.types import Event
+    from agentmem.upkeep.sizes import Stats
 
 
 @command("init", store=None, verbs=("open", "close"))
@@ -169,6 +170,7 @@ def stats(session: Session, store: Store, log: bool, tables: bool) -> None:
         ),
         ("projects", f"{found.projects:,}"),
         ("records", counts(found.records)),
+        ("meaning", _meaning(found)),
         ("project", store.project),
     ]
     if project is None:
@@ -189,17 +191,54 @@ def stats(session: Session, store: Store, log: bool, tables: bool) -> None:
         )
 
 
-@command("verify", store=None, verbs=("verify", "wait_for_index"))
+def _meaning(found: Stats) -> str:
+    """How many records can be found by their meaning, and what bars the others."""
+    parts = [f"{number(found.vectors, 'vector')} of {number(found.embedded, 'record')}"]
+    if found.embedder is not None:
+        parts.append(f"by {found.embedder}")
+    if found.waiting:
+        parts.append(f"{found.waiting if found.waiting <= 1000 else '1000+'} changed since")
+    if found.embedding_failed is not None:
+        parts.append(f"failed: {found.embedding_failed}")
+    return ", ".join(parts)
+
+
+@command("index", store="write", verbs=("wait_for_index",))
+@click.option("--timeout", type=float, metavar="SECONDS", help="Wait so long at most; what was done until then stays.")
+def index(session: Session, store: Store, timeout: float | None) -> None:
+    """Have everything indexed by words and by meaning, and wait for it.
+
+    Other commands leave what they wrote to be embedded later. If it is not done in time, or can't be, what is left
+    and why goes to stderr, and the exit code is 1.
+
+    Examples:
+      agentmem index
+      agentmem index --timeout 60
+    """
+    out = session.out
+    with Progress(out, "embedding") as progress:
+        whole = store.wait_for_index(timeout, progress=progress)
+    found = store.stats()
+    if out.json:
+        names = ("embedder", "vectors", "embedded", "waiting", "embedding_failed")
+        out.value({"whole": whole} | {name: getattr(found, name) for name in names})
+    else:
+        out.text(_meaning(found))
+    if not whole:
+        out.say("not whole yet" if found.embedding_failed is None else f"not whole: {found.embedding_failed}")
+        click.get_current_context().exit(Exit.FAILURE)
+
+
+@command("verify", verbs=("verify",))
 @click.option("--replay", is_flag=True, help="Also fold the log anew and compare every table, row for row.")
 @click.option("--independent", is_flag=True, help="Also have stock SQLCipher check every page of a snapshot.")
 @click.option(
     "--head", metavar="STORE:SEQ:CHAIN", help="A head noted earlier (agentmem log --head): the log must contain it."
 )
-@click.option("--reindex", is_flag=True, help="First make an index anew that an earlier version made.")
-def verify(session: Session, replay: bool, independent: bool, head: str | None, reindex: bool) -> None:
+def verify(session: Session, store: Store, replay: bool, independent: bool, head: str | None) -> None:
     """Check the file.
 
-    The chain of the log, the index and the pages always, more when asked. Problems go to stdout, one a line,
+    The chain of the log, the index, the vectors and the pages always, more when asked. Problems go to stdout, one a line,
     and the exit code is 10.
 
     Examples:
@@ -208,9 +247,7 @@ def verify(session: Session, replay: bool, independent: bool, head: str | None, 
     """
     out = session.out
     noted = options.head(head)
-    with session.opened("write" if reindex else "read") as store, working(out, "verifying"):
-        if reindex:
-            store.wait_for_index()
+    with working(out, "verifying"):
         found = store.verify(replay=replay, independent=independent, head=noted)
     if out.json:
         out.value(found, sound=bool(found))
@@ -309,4 +346,4 @@ def _events(session: Session, events: tuple[Event, ...]) -> None:
         session.out.text(f"{event.seq} {when(event.at)} {event.kind} {event.record}{origin} {who}".rstrip())
 
 
-COMMANDS = {made.name: made for made in (init, key, stats, verify, log)}
+COMMANDS = {made.name: made for made in (init, key, stats, index, verify, log)}
