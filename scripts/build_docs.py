@@ -46,7 +46,7 @@ _WIDTH = 110
 VERBS: dict[str, tuple[str, ...]] = {
     "Open and close": ("open", "close", "in_project", "acting", "transaction"),
     "Come back to the work": (
-        *("resume", "left", "task_summary", "graph", "find", "get", "news", "checkpoints", "claims", "review"),
+        *("resume", "left", "task_summary", "graph", "recall", "find", "get", "news", "checkpoints", "claims", "review"),
     ),
     "Write": ("scope", "checkpoint", "summarize", "confirm"),
     "Share the work": ("claim", "release", "claim_token", "adopt_claims", "watch"),
@@ -60,7 +60,8 @@ GIVEN: dict[str, tuple[str, ...]] = {"records": ("NewNote", "Row", "Result")}
 ANSWERS: dict[str, tuple[str, ...]] = {
     "context": ("Resume", "Left", "Step", "OpenItem", "ScopeLeft", "CheckLeft", "Missing"),
     "context.parts": ("TaskSummary", "Part", "Graph", "Node"),
-    "recall": ("Found", "Hit"),
+    "context.recalled": ("Recall",),
+    "recall": ("RecalledHit", "Why", "Found", "Hit"),
     "records": ("Page", "Groups", "Group", "Numbers", "ProjectStats", "KindSize"),
     "context.review": ("Review",),
     "context.review_parts": ("Part", "Finding"),

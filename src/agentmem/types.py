@@ -217,7 +217,10 @@ class Opened(Written):
 
 @frozen
 class Earlier:
-    """An earlier attempt like the one just opened. `nearness` is 0..1; `same` says what they share."""
+    """An earlier attempt like the one just opened. `nearness` is 0..1; `same` says what they share.
+
+    That is `entity`, `task`, `words`, and `meaning` where it counts for more than words.
+    """
 
     id: int
     title: str

@@ -121,6 +121,7 @@ NEEDS: dict[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
     "graph": lambda at: (at["g"],),
     "get": lambda at: (at["g"],),
     "find": lambda at: ("noted",),
+    "recall": lambda at: ("noted",),
     "news": lambda at: (),
     "scope": lambda at: ("host",),
     "checkpoint": lambda at: ("Here",),

@@ -1,4 +1,5 @@
-"""Purge as a property: after any commands, what only purged records said is in no page, and the log replays to the tables."""
+"""Purge as a property: after any commands, what only purged records said is in no page, nor are their vectors, and the log
+replays to the tables."""
 
 from __future__ import annotations
 
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 from agentmem import AgentMemError, Store
 from agentmem.types import Receipt
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "recall"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "past"))
 
-from decrypted import search
+from decrypted import image, search
+from vector_rows import Forgetful, held, wanted
 
 KEY = bytes(range(32))
 WRITES = 25  # of the verbs of `commands`; those above take away
@@ -83,8 +86,11 @@ def examined(steps: list[tuple[int, int, int]], path: Path, scratch: Path) -> No
     ticks = count(1_750_000_000_000_000)
 
     def opened() -> Store:
-        return Store.open(path, project="acme", key=KEY, durability="normal", clock=lambda: next(ticks))
+        return Store.open(
+            path, project="acme", key=KEY, durability="normal", clock=lambda: next(ticks), embedder=Forgetful()
+        )
 
+    codes: set[bytes] = set()
     words: list[str] = []
     gone: set[str] = set()
     with opened() as store:
@@ -95,18 +101,26 @@ def examined(steps: list[tuple[int, int, int]], path: Path, scratch: Path) -> No
                 attempt(store, command, foreign=number % 7 == 6)
                 continue
             before = said(store, words)
+            assert store.wait_for_index()
+            vectors = held(store)
             receipt = take_away(store, what, one, other)
             if receipt is not None and receipt.ids:
                 gone |= purged(store, receipt, words, before)
+                codes |= {code for record, _, _, code in vectors if record in receipt.ids}
                 assert not receipt.wal_pending
                 assert store.verify(replay=True).problems == ()
         now = shown(store)
         for note, title in rows(store, "SELECT id, title FROM note"):
             assert note in [hit.id for hit in store.find(title, limit=100).hits]
+        assert store.wait_for_index()
+        assert held(store) == wanted(store, Forgetful())
+        codes -= {code for *_, code in held(store)}
     living = {word for word in words if word in now}
     assert not gone & living
     if gone:
         assert search(path, KEY, scratch, *gone).places == ()
+    whole = image(path, KEY) if codes else b""
+    assert not [code for code in codes for at in range(0, len(code), 40) if code[at : at + 16] in whole]
     if living:
         assert "pages" in search(path, KEY, scratch, *living).places
 

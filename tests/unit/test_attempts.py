@@ -10,6 +10,12 @@ from agentmem import Conflict, InvalidInput, Store
 from agentmem.records.attempts import EARLIER
 
 
+@pytest.fixture(autouse=True)
+def _by_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meaning has tests of its own, beside those of recall."""
+    monkeypatch.setenv("AGENTMEM_EMBEDDER", "none")
+
+
 @pytest.fixture
 def step(store: Store) -> int:
     """A step to try things for."""

@@ -55,12 +55,19 @@ class Recall(Answer):
 
 
 def answer(
-    view: View, found: search.Recalled, *, budget: int, counter: Counter, limit: int, news: tuple[str, ...]
+    view: View,
+    found: search.Recalled,
+    *,
+    budget: int,
+    counter: Counter,
+    limit: int,
+    news: tuple[str, ...],
+    everywhere: bool = False,
 ) -> Recall:
     """The answer of `store.recall`."""
     head = [Line(line) for line in news]
     if not found.hits:
-        head.append(Line(f"Nothing relevant{lines.unknown(view)}"))
+        head.append(Line(f"Nothing relevant{'' if everywhere else lines.unknown(view)}"))
     if found.because:
         head.append(Line(f"By words only: {found.because}" if found.meaning != "used" else found.because))
     more = f"recall(…, limit={min(2 * limit, 100)})"

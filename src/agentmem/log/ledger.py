@@ -234,8 +234,8 @@ class Ledger:
         unclean: The purge whose cleaning is not finished, as `meta` has it; None for none.
         tried: When this process last tried to finish it, by `monotonic`.
         wrote: Called after each command that was committed; weak, so that an open file ends with its last user.
-        alike: Says which attempts are like a text in meaning: called with a view, the text, a project and the id below
-            which they are, answers cosines by id. Weak too; None where texts have no meaning.
+        alike: Says which attempts are like a text in meaning: called with a view, the text and the id of a project,
+            answers cosines by id. Weak too; None where texts have no meaning.
     """
 
     def __init__(self, database: Database, kinds: Kinds, store: str, clock: Clock = system_clock) -> None:
@@ -249,7 +249,7 @@ class Ledger:
         self.unclean: str | None = None
         self.tried = 0.0
         self.wrote: weakref.WeakMethod[Callable[[], None]] | None = None
-        self.alike: weakref.WeakMethod[Callable[[Any, str, int, int], dict[int, float]]] | None = None
+        self.alike: weakref.WeakMethod[Callable[[Any, str, int], dict[int, float]]] | None = None
 
     def identify(self, connection: apsw.Connection) -> None:
         """Read anew which store it is: a log that was restored into an empty store brings its id with it."""

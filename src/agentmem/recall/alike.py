@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from typing import Final
 
-from agentmem.errors import AgentMemError
+from agentmem.errors import EmbedderFailed, ModelDamaged, ModelMissing
 from agentmem.recall import embedding
-from agentmem.recall.meaning import FRESH, Meaning
+from agentmem.recall.meaning import Meaning
 from agentmem.records.base import View
 
 __all__ = ["alike"]
 
 _MOST: Final = 30
+_FRESH: Final = 8  # attempts without vectors that are embedded here, the beginning of each
 _ATTEMPTS: Final = 20_000  # the latest, that are compared
 _EVENTS: Final = 512  # of which attempts without vectors are sought
 
 # The index on notes is named: by ids alone a project of many notes and few attempts is read whole.
-_LATEST: Final = """
-SELECT id FROM note INDEXED BY note_project WHERE project = ? AND kind = 'attempt' AND id < ? ORDER BY id DESC LIMIT ?
-"""
+_ANY: Final = "SELECT 1 FROM note INDEXED BY note_project WHERE project = ? AND kind = 'attempt' LIMIT 1"
+_ALL: Final = "SELECT json_group_array(id) FROM note INDEXED BY note_project WHERE project = ? AND kind = 'attempt'"
 _WITHOUT: Final = """
 SELECT note.id FROM event NOT INDEXED CROSS JOIN note ON note.id = event.record
-WHERE event.seq > ? AND note.project = ? AND note.kind = 'attempt' AND note.id < ?
+WHERE event.seq > ? AND note.project = ? AND note.kind = 'attempt'
   AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.record = note.id)
 GROUP BY note.id ORDER BY max(event.seq) DESC LIMIT ?
 """
 
 
-def alike(meaning: Meaning, view: View, what: str, project: int, before: int) -> dict[int, float]:
+def alike(meaning: Meaning, view: View, what: str, project: int) -> dict[int, float]:
     """The attempts of a project that are nearest to a text in meaning.
 
     The model is loaded only where there is an attempt to compare. It never fails: meaning is a help here, and `recall`
@@ -38,29 +40,32 @@ def alike(meaning: Meaning, view: View, what: str, project: int, before: int) ->
         view: Where to read.
         what: The text, in one line.
         project: The id of the project.
-        before: Attempts with this id or a higher one are left out.
 
     Returns:
         At most 30 cosines by id; nothing where meaning takes no part.
     """
-    attempts = [record for (record,) in view.rows(_LATEST, (project, before, _ATTEMPTS))]
-    if not attempts:
+    if view.row(_ANY, (project,)) is None:
         return {}
     asked = meaning.vector(view, what)
     if asked.vector is None:
         return {}
-    found = meaning.among(view, asked, attempts, _MOST)
-    waiting = _without_vectors(view, project, before)
-    if len(waiting) == FRESH:  # more than can be embedded here, perhaps: a process that does not recall finds them too
+    found = meaning.among(view, asked, _latest(view, project), _MOST)
+    waiting = _without_vectors(view, project)
+    if len(waiting) == _FRESH:  # perhaps there are more: where nobody recalls they would never be found
         meaning.work()
-    try:
-        found |= meaning.fresh(view, asked.vector, waiting)
-    except AgentMemError:
-        pass  # the embedder fails now: what has vectors is compared all the same
+    with contextlib.suppress(EmbedderFailed, ModelDamaged, ModelMissing):  # what has vectors is compared all the same
+        found |= meaning.fresh(view, asked.vector, waiting, most=1)
     return {record: near.cosine for record, near in found.items()}
 
 
-def _without_vectors(view: View, project: int, before: int) -> list[int]:
+def _latest(view: View, project: int) -> list[int]:
+    """The ids of the latest attempts, the latest first."""
+    (listed,) = view.one(_ALL, (project,))
+    # One row: of a row for each, and of SQLite's own order, the reading takes four times as long.
+    return sorted(json.loads(listed), reverse=True)[:_ATTEMPTS]
+
+
+def _without_vectors(view: View, project: int) -> list[int]:
     """The latest attempts that wait to be embedded."""
     embedded, last = embedding.reached(view.connection)
-    return [record for (record,) in view.rows(_WITHOUT, (max(embedded, last - _EVENTS), project, before, FRESH))]
+    return [record for (record,) in view.rows(_WITHOUT, (max(embedded, last - _EVENTS), project, _FRESH))]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from agentmem.errors import AgentMemError, EmbedderFailed, shown
+from agentmem.errors import AgentMemError, EmbedderFailed, ModelMissing, shown
 from agentmem.recall import embedder
 
 if TYPE_CHECKING:
@@ -14,7 +14,55 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["embedded", "embedded_queries", "known"]
+__all__ = ["embedded", "embedded_apart", "embedded_queries", "known", "proved"]
+
+_ID_CHARS: Final = 200
+_DIM_MOST: Final = 65_536
+_PROBE: Final = "ready"
+
+
+def proved(model: Embedder) -> Embedder:
+    """The embedder, once it has shown that it works: what cannot be loaded says so here.
+
+    Raises:
+        ModelMissing: NumPy is not installed.
+        EmbedderFailed: Its id or dim is not acceptable, or it does not give vectors.
+    """
+    try:
+        import numpy  # noqa: F401
+    except ImportError as error:
+        raise ModelMissing("Vectors need NumPy, which is not installed", why=str(error),
+                           next="Install numpy; until then recall goes by words") from error  # fmt: skip
+    id, dim = _guarded(model, lambda: (model.id, model.dim))
+    if not isinstance(id, str) or not 0 < len(id) <= _ID_CHARS:
+        raise EmbedderFailed(
+            f"The id of the embedder is {shown(id)}", why=f"It is a text of 1 to {_ID_CHARS} characters"
+        )
+    if not isinstance(dim, int) or isinstance(dim, bool) or not 0 < dim <= _DIM_MOST:
+        raise EmbedderFailed(
+            f"The dim of the embedder {shown(id)} is {shown(dim)}", why=f"It is a whole number from 1 to {_DIM_MOST:,}"
+        )
+    embedded(model, [_PROBE])
+    return model
+
+
+def embedded_apart(model: Embedder, texts: Sequence[str]) -> list[Floats | None]:
+    """The vector of each text, float32 [dim]; None for one that the embedder cannot take, though it takes others.
+
+    Raises:
+        EmbedderFailed: It can take nothing now.
+    """
+    try:
+        return list(embedded(model, texts)) if texts else []
+    except EmbedderFailed:
+        embedded(model, [_PROBE])
+    found: list[Floats | None] = []
+    for text in texts:
+        try:
+            found.append(embedded(model, [text])[0])
+        except EmbedderFailed:
+            found.append(None)
+    return found
 
 
 def embedded(model: Embedder, texts: Sequence[str]) -> Floats:

@@ -20,6 +20,7 @@ from agentmem.engine.database import Database
 from agentmem.errors import AgentMemError
 from agentmem.recall import checked, passages
 from agentmem.recall.filters import named
+from agentmem.records import indexed
 from agentmem.records.base import Source
 
 if TYPE_CHECKING:
@@ -48,13 +49,17 @@ def upto(found: dict[str, str]) -> int:
     return int(value) if value.isascii() and value.isdigit() else 0
 
 
+_TEXTED: Final = "type IN ('note', 'entity', 'item', 'checkpoint', 'summary')"
+RECENT: Final = 16  # events that are looked through for each of the newest records
+
+
 # `NOT INDEXED`: by the log itself, else the index on records is read whole to find the few distinct ones.
 
 
 def pending(connection: apsw.Connection, most: int) -> int:
     """How many records changed since all texts had their vectors, counted up to `most`."""
     after = upto(state(connection))
-    sql = "SELECT count(*) FROM (SELECT DISTINCT record FROM event NOT INDEXED WHERE seq > ? LIMIT ?)"
+    sql = f"SELECT count(*) FROM (SELECT DISTINCT record FROM event NOT INDEXED WHERE seq > ? AND {_TEXTED} LIMIT ?)"
     (number,) = connection.execute(sql, (after, most)).fetchone() or (0,)
     return int(number)
 
@@ -62,11 +67,12 @@ def pending(connection: apsw.Connection, most: int) -> int:
 def newest(source: Source, most: int) -> list[int]:
     """The records that changed last and have no vectors yet, the latest first."""
     after = upto(state(source.connection))
-    sql = """
-    SELECT record FROM event NOT INDEXED WHERE seq > ? AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.record = event.record)
+    sql = f"""
+    SELECT record FROM event NOT INDEXED WHERE seq > ? AND {_TEXTED}
+    AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.record = event.record)
     GROUP BY record ORDER BY max(seq) DESC LIMIT ?
     """
-    recent = max(after, source.number("SELECT max(seq) FROM event") - 16 * most)
+    recent = max(after, source.number("SELECT max(seq) FROM event") - RECENT * most)
     return [record for (record,) in source.rows(sql, (recent, most))]
 
 
@@ -109,9 +115,13 @@ class Worker:
             self._thread.start()
             return True
 
-    def stop(self) -> None:
-        """End after the batch at work. It does not begin again."""
+    def end(self) -> None:
+        """Have it end after the batch at work. It does not begin again."""
         self._stop.set()
+
+    def stop(self) -> None:
+        """The same, and wait for that."""
+        self.end()
         self.join(None)
 
     def join(self, timeout: float | None) -> bool:
@@ -176,6 +186,8 @@ class Worker:
         Returns:
             The rows, and the record at which it ended, of which there is none among them; None where all are done.
         """
+        import numpy as np
+
         from agentmem.recall.codes import quantise
 
         rows: list[_Row] = []
@@ -187,7 +199,12 @@ class Worker:
                 done = [row for row in rows if row[0] != part[0].record]
                 if done or stopped:
                     return done, part[0].record
-            codes, scales = quantise(checked.embedded(model, [piece.text for piece in part]))
+            made = checked.embedded_apart(model, [piece.text for piece in part])
+            part = [piece for piece, vector in zip(part, made, strict=True) if vector is not None]
+            vectors = [vector for vector in made if vector is not None]
+            if not vectors:
+                continue
+            codes, scales = quantise(np.stack(vectors))
             rows += [
                 (piece.record, piece.begin, piece.finish, float(scale), code.tobytes())
                 for piece, code, scale in zip(part, codes, scales, strict=True)
@@ -255,8 +272,7 @@ def choose(database: Database, model: Embedder) -> None:
     """Have all vectors made anew by another embedder. No record is touched."""
     with database.write() as connection:
         if state(connection).get("embedder") != model.id:
-            connection.execute("DELETE FROM vector")
-            connection.execute("DELETE FROM meta WHERE name = 'embedded'")
+            indexed.vectors_forget(connection)  # with the claim of whoever was making the former ones
             _set(connection, "embedder", model.id)
 
 

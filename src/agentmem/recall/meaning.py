@@ -7,6 +7,7 @@ of a query, recall goes by words and says why.
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import threading
 import time
@@ -40,7 +41,7 @@ State: TypeAlias = Literal["used", "off", "missing", "damaged", "other", "unknow
 is; `other`, the vectors are another embedder's; `unknown`, the model does not know the language of the query; `failed`,
 the embedder raised an error."""
 
-FRESH: Final = 16  # records without vectors that one answer embeds by itself
+_FRESH: Final = 16  # records without vectors that one answer embeds by itself
 _FRESH_WINDOWS: Final = 4  # of each
 _KEPT: Final = 256  # of these, and of queries, in memory
 _SMALL: Final = 20_000  # records to which a scan is narrowed by a list
@@ -48,10 +49,6 @@ _MORE: Final = 4
 _FEW: Final = 1000  # records whose vectors are read rather than the codes of all
 _WINDOWS: Final = 4  # looked at for each record that is wanted, which may have several
 _STEP_SECONDS: Final = 0.2  # between two looks at how far the worker is
-
-_REVISIONS: Final = """
-SELECT record, max(seq) FROM event WHERE record IN (SELECT value FROM json_each(?)) GROUP BY record
-"""
 
 
 @frozen(eq=False)
@@ -64,6 +61,7 @@ class Asked:
         vector: float32 [dim], unit length; None where it does not.
         fresh: How near records are that have no vectors in the file yet.
         pending: How many records wait for theirs, counted up to 1,001.
+        whole: Whether `fresh` has all of these that have a meaning.
     """
 
     state: State
@@ -71,6 +69,7 @@ class Asked:
     vector: Floats | None = None
     fresh: dict[int, Near] = field(factory=dict)
     pending: int = 0
+    whole: bool = True
 
 
 class Meaning:
@@ -87,7 +86,7 @@ class Meaning:
         self._may_switch = not isinstance(choice, Unset)
         self._often = False
         self._queries: OrderedDict[str, Floats] = OrderedDict()
-        self._fresh: OrderedDict[tuple[int, int], list[tuple[int, int, Floats]]] = OrderedDict()
+        self._fresh: OrderedDict[tuple[int, bytes], list[tuple[int, int, Floats]]] = OrderedDict()
         _watch(self)
 
     # What a search asks
@@ -101,11 +100,14 @@ class Meaning:
         if not waiting:
             return asked
         try:
-            fresh = self.fresh(view, asked.vector, embedding.newest(view, FRESH))
+            latest = embedding.newest(view, _FRESH + 1)
+            fresh = self.fresh(view, asked.vector, latest[:_FRESH])
         except AgentMemError as error:
             return Asked(_state_of(error), str(error))
         self.work()
-        return evolve(asked, fresh=fresh, pending=waiting)
+        done, last = embedding.reached(view.connection)
+        whole = len(latest) <= _FRESH and last - done <= embedding.RECENT * _FRESH
+        return evolve(asked, fresh=fresh, pending=waiting, whole=whole)
 
     def vector(self, view: View, query: str) -> Asked:
         """The query as a vector, if meaning can take part."""
@@ -122,13 +124,13 @@ class Meaning:
 
     def nearest(self, view: View, asked: Asked, to: Narrowed, most: int, least: float) -> dict[int, Near]:
         """The records nearest to a query that pass, at most so many, none with a cosine below `least`."""
-        if asked.vector is None or self._index is None:
+        index = self._index
+        if asked.vector is None or index is None:
             return {}
-        if not self.database.in_write():  # else it may see events that are rolled back, whose numbers are given again
-            self._index.follow(view)
+        self._follow(view, index)
         everything = filters.vacuous(view, to)
-        allowed = None if everything else self._allowed(view, to)
-        codes = self._index.codes
+        allowed = None if everything else _allowed(view, to, index)
+        codes = index.codes
         count = 2 * most
         found: dict[int, Near] = {}
         looked: set[int] = set()
@@ -150,21 +152,35 @@ class Meaning:
         best = sorted(found, key=lambda record: (-found[record].cosine, -record))[:most]
         return {record: found[record] for record in best}
 
+    def _follow(self, view: View, index: Index) -> None:
+        """Bring the codes up to what is committed: events of a transaction may be rolled back, and their numbers given again."""
+        if self.database.in_write():
+            with self.database.read(alone=True) as connection:
+                index.follow(View(view.binding, connection))
+        else:
+            index.follow(view)
+
     def among(self, view: View, asked: Asked, records: Sequence[int], most: int) -> dict[int, Near]:
         """Those of these records that are nearest to a query, at most so many.
 
-        Few are compared by themselves, and of many those of the first call: to read the codes of all would take longer.
+        Few are compared one by one, and many where no other search has read the codes: the first time that takes less. In
+        a transaction, where others wait, these are only the first of the records.
         """
-        if asked.vector is None or self._index is None:
+        index = self._index
+        if asked.vector is None or index is None:
             return {}
-        many = len(records) > _FEW and not self.database.in_write()
-        by_codes = many and (self._often or len(self._index.codes) > 0)
-        self._often |= many
+        by_codes = len(records) > _FEW and (self._often or len(index.codes) > 0)
+        if self.database.in_write():
+            by_codes = by_codes and len(index.codes) > 0
+            records = records if by_codes else records[:_FEW]
+        else:
+            self._often |= len(records) > _FEW
+            if by_codes:
+                index.follow(view)
         if by_codes:
             from agentmem.recall.codes import of_records
 
-            self._index.follow(view)
-            nearest = self._index.codes.nearest(asked.vector, _WINDOWS * most, allowed=of_records(records))
+            nearest = index.codes.nearest(asked.vector, _WINDOWS * most, allowed=of_records(records))
             found = vectors.cosines(view, asked.vector, ids=nearest.ids.tolist())
         else:
             found = vectors.cosines(view, asked.vector, records=records)
@@ -179,15 +195,6 @@ class Meaning:
         found = vectors.cosines(view, asked.vector, records=wanted)
         return found | {record: near for record, near in asked.fresh.items() if record in wanted}
 
-    def _allowed(self, view: View, to: Narrowed) -> Filter | None:
-        assert self._index is not None  # asked for by the caller
-        only = filters.only_records(view, to, _SMALL)
-        if only is None:
-            return self._index.within(to.project)
-        from agentmem.recall.codes import of_records
-
-        return of_records(only)
-
     # The model
 
     def _ready(self, view: View) -> tuple[State, str]:
@@ -200,8 +207,11 @@ class Meaning:
             return "off", "the store was opened without an embedder"
         named = embedding.state(view.connection).get("embedder")
         with self._lock:
-            if named is not None and named != model.id and not self._switched(model, named):
-                return "other", f"the vectors were made by {shown(named)}, not by {shown(model.id)}"
+            if named is not None and named != model.id:
+                if not self._switches(model, named):
+                    return "other", f"the vectors were made by {shown(named)}, not by {shown(model.id)}"
+                self.work()
+                return "other", f"the vectors of {shown(named)} are made anew by {shown(model.id)}"
             if self._index is None:
                 self._index = Index(model.dim)
         return "used", ""
@@ -221,30 +231,31 @@ class Meaning:
             return self._model
 
     def _settled(self) -> Embedder | None:
-        """The embedder for work in the background, where the vectors are its own or are to be."""
+        """The embedder for work in the background, where the vectors are its own or are to be; others are dropped first."""
         model = self._loaded()
-        if model is not None:
-            with self.database.read() as connection:
-                named = embedding.state(connection).get("embedder")
-            with self._lock:
-                if named not in (None, model.id) and not self._switched(model, named):
-                    return None
+        if model is None:
+            return None
+        with self.database.read() as connection:
+            named = embedding.state(connection).get("embedder")
+        if named in (None, model.id):
+            return model
+        if not self._switches(model, named):
+            return None
+        embedding.choose(self.database, model)
+        with self._lock:
+            self._may_switch = False
+            self._index = None
+            self._queries.clear()
+            self._fresh.clear()
         return model
 
-    def _switched(self, model: Embedder, named: str | None) -> bool:
-        """Have the vectors made anew by the embedder this store was opened with, once: two stores must not take turns.
+    def _switches(self, model: Embedder, named: str | None) -> bool:
+        """Whether the vectors are to be made anew by this store's embedder: if told to, once, for two must not take turns.
 
-        Without being told to only those of an earlier release of the same model are made anew.
+        Without being told to only those of an earlier release of the same model are.
         """
         same_model = named is not None and named.partition(":")[0] == model.id.partition(":")[0]
-        if self.database.read_only or self.database.in_write() or not (self._may_switch or same_model):
-            return False
-        self._may_switch = False
-        embedding.choose(self.database, model)
-        self._index = None
-        self._queries.clear()
-        self._fresh.clear()
-        return True
+        return not self.database.read_only and (self._may_switch or same_model)
 
     def _query(self, query: str) -> Floats:
         assert self._model is not None  # asked for by the caller
@@ -257,23 +268,25 @@ class Meaning:
                     self._queries.popitem(last=False)
         return known
 
-    def fresh(self, view: View, query: Floats, latest: Sequence[int]) -> dict[int, Near]:
-        """How near some records are that have no vectors yet: these are embedded here and now, `FRESH` of them at most."""
+    def fresh(self, view: View, query: Floats, latest: Sequence[int], *, most: int = _FRESH_WINDOWS) -> dict[int, Near]:
+        """How near some records are that have no vectors yet: `most` windows of each are embedded here and now."""
         assert self._model is not None  # it made the query
-        revisions: dict[int, int] = dict(view.rows(_REVISIONS, (filters.named(latest),)))
-        missing = [record for record in latest if (record, revisions[record]) not in self._fresh]
-        pieces = list(passages.windows(self._model, passages.texts(view.connection, missing), most=_FRESH_WINDOWS))
-        made = checked.embedded(self._model, [piece.text for piece in pieces]) if pieces else ()
+        texts = passages.texts(view.connection, latest)
+        # By the text: after a rollback another record gets the same id and seq.
+        keys = {record: (most, _digest(line, rest)) for record, line, rest in texts}
+        missing = [one for one in texts if keys[one[0]] not in self._fresh]
+        pieces = list(passages.windows(self._model, missing, most=most))
+        made = checked.embedded_apart(self._model, [piece.text for piece in pieces])
         with self._lock:
-            for record in missing:
-                self._fresh[record, revisions[record]] = [
+            for record, _, _ in missing:
+                self._fresh[keys[record]] = [
                     (piece.begin, piece.finish, vector)
                     for piece, vector in zip(pieces, made, strict=True)
-                    if piece.record == record
+                    if piece.record == record and vector is not None
                 ]
             while len(self._fresh) > _KEPT:
                 self._fresh.popitem(last=False)
-            kept = {record: self._fresh.get((record, revisions[record]), []) for record in latest}
+            kept = {record: self._fresh.get(key, []) for record, key in keys.items()}
         return {
             record: max((Near(float(vector @ query), begin, finish) for begin, finish, vector in windows), key=_cosine)
             for record, windows in kept.items()
@@ -290,6 +303,8 @@ class Meaning:
             if self._worker is None:
                 settled = weakref.WeakMethod(self._settled)  # the worker is not to keep what owns it
                 self._worker = embedding.Worker(self.database, lambda: (call := settled()) and call())
+                weakref.finalize(self, self._worker.end).atexit = False
+                _WORKERS.add(self._worker)
             return self._worker.start()
 
     def wait(self, timeout: float | None, progress: Callable[[int, int], object] | None = None) -> bool:
@@ -365,6 +380,8 @@ class Meaning:
 # By how much the estimate by codes may be off.
 _ESTIMATE: Final = 0.08
 _OPEN: Final[weakref.WeakSet[Meaning]] = weakref.WeakSet()
+# Apart from these: one that is dropped without being closed leaves a worker behind that still works on its last batch.
+_WORKERS: Final[weakref.WeakSet[embedding.Worker]] = weakref.WeakSet()
 
 
 _watched: Final[list[bool]] = []
@@ -378,6 +395,19 @@ def _watch(one: Meaning) -> None:
         atexit.register(_stop_all)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_forked)
+
+
+def _digest(line: str, rest: str) -> bytes:
+    return hashlib.blake2b(f"{line}\n{rest}".encode(), digest_size=16).digest()
+
+
+def _allowed(view: View, to: Narrowed, index: Index) -> Filter | None:
+    only = filters.only_records(view, to, _SMALL)
+    if only is None:
+        return index.within(to.project)
+    from agentmem.recall.codes import of_records
+
+    return of_records(only)
 
 
 def _cosine(near: Near) -> float:
@@ -406,8 +436,7 @@ def _embedder(choice: EmbedderChoice) -> Embedder:
     else:
         assert choice is not None  # asked for by the caller
         model = choice
-    checked.embedded(model, ["ready"])  # what can't load says so here
-    return model
+    return checked.proved(model)
 
 
 @cleaning.dropped_by
@@ -420,8 +449,8 @@ def forget_vectors(database: Database) -> None:
 
 def _stop_all() -> None:
     """Before the interpreter ends: a thread inside the runtime would outlive what it stands on."""
-    for one in list(_OPEN):
-        one.close()
+    for worker in list(_WORKERS):
+        worker.stop()
 
 
 def _forked() -> None:

@@ -6,9 +6,11 @@ A vector depends on its text alone: shorter texts of a batch are padded and mask
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,7 +45,7 @@ class OnnxEmbedder:
 
     Args:
         path: The folder.
-        threads: Threads of one computation; by default two, or one on a single core. Speed only.
+        threads: How many batches are computed at a time; by default two, or one on a single core. Speed only.
         max_tokens: What is read of a text, special tokens included; by default as the folder says.
         query_prompt: Stands before each query; by default the folder's prompt `query`.
         text_prompt: Stands before each other text; by default the folder's prompt `document` or `passage`.
@@ -144,16 +146,25 @@ class OnnxEmbedder:
     def _here(self) -> _Loaded:
         """What this process loaded. A forked child begins anew: threads of the parent's session are not in it."""
         mine = self._loaded.get(os.getpid())
-        return mine or self._loaded.setdefault(os.getpid(), _Loaded(self._folder, self._threads))
+        return mine or self._loaded.setdefault(os.getpid(), _Loaded(self._folder))
 
     def _vectors(self, prompt: str, texts: Sequence[str]) -> Floats:
         here, folder = self._here, self._folder
         graph, tokens = here.graph, here.tokens
         ids = tokens.ids([prompt + (text.lower() if folder.lower else text) for text in texts], folder.max_tokens)
         np = graph.numpy
+        if graph.dim != self.dim:
+            raise ModelDamaged(
+                f"The model {shown(folder.name)} gives vectors of {graph.dim} components",
+                why=f"Its configuration says {self.dim}.",
+                next="Get the model's files again.",
+            )
         found: Floats = np.zeros((len(ids), self.dim), np.float32)
-        for rows in _batches([len(each) for each in ids]):
+
+        def fill(rows: list[int]) -> None:
             found[rows] = graph.run([ids[row] for row in rows], folder.pooling, tokens.pad)
+
+        self._each(fill, _batches([len(each) for each in ids]))
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         if not bool((np.isfinite(lengths) & (lengths > 0)).all()):
             raise ModelDamaged(
@@ -163,6 +174,44 @@ class OnnxEmbedder:
             )
         found /= lengths
         return found
+
+    def _each(self, fill: Callable[[list[int]], None], batches: Iterable[list[int]]) -> None:
+        """Compute the batches, several at a time: one thread for each scales better than many for one."""
+        left = deque(batches)
+        failed: list[Exception] = []
+
+        def work() -> None:
+            while left and not failed:
+                try:
+                    batch = left.popleft()
+                except IndexError:
+                    return  # another took the last
+                try:
+                    fill(batch)
+                except Exception as error:  # noqa: BLE001  # goes on to the caller below
+                    failed.append(error)
+
+        helpers = [
+            threading.Thread(target=work, name="agentmem-batch") for _ in range(min(self._threads, len(left)) - 1)
+        ]
+        begun = list(itertools.takewhile(_started, helpers))
+        try:
+            work()
+        finally:
+            left.clear()
+            for helper in begun:
+                helper.join()
+        if failed:
+            raise failed[0]
+
+
+def _started(thread: threading.Thread) -> bool:
+    """Whether the thread could be started: at the end of a process, or where there are too many, it can't."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -180,8 +229,8 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 class _Loaded:
     """What one process loaded of a model: each part when it is first needed, once."""
 
-    def __init__(self, folder: Folder, threads: int) -> None:
-        self._folder, self._threads = folder, threads
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
         self._lock = threading.Lock()
         self._parts: dict[str, Any] = {}
 
@@ -194,7 +243,7 @@ class _Loaded:
 
     @property
     def graph(self) -> _Graph:
-        made: _Graph = self._part("graph", lambda: _Graph(self._folder, self._threads))
+        made: _Graph = self._part("graph", lambda: _Graph(self._folder))
         return made
 
     @property
@@ -215,7 +264,7 @@ class _Loaded:
 class _Graph:
     """A session of ONNX Runtime and what it takes and gives."""
 
-    def __init__(self, folder: Folder, threads: int) -> None:
+    def __init__(self, folder: Folder) -> None:
         try:
             import numpy
             import onnxruntime
@@ -223,7 +272,7 @@ class _Graph:
             raise packages_missing(error) from error
         self.numpy: Any = numpy
         self._folder = folder
-        self._session = self._open(onnxruntime, folder, threads)
+        self._session = self._open(onnxruntime, folder)
         self._inputs = {
             one.name: numpy.int32 if "int32" in one.type else numpy.int64 for one in self._session.get_inputs()
         }
@@ -238,14 +287,12 @@ class _Graph:
         self.dim = width if isinstance(width, int) else self._measured()
 
     @staticmethod
-    def _open(runtime: Any, folder: Folder, threads: int) -> onnxruntime.InferenceSession:
+    def _open(runtime: Any, folder: Folder) -> onnxruntime.InferenceSession:
         options = runtime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = 1  # no threads of its own, which a forked child would wait for
         options.inter_op_num_threads = 1
         options.log_severity_level = _FATAL
-        # Idle threads sleep: others share the machine. A plan of memory for each shape would only grow.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.enable_mem_pattern = False
+        options.enable_mem_pattern = False  # a plan of memory for each shape would only grow
         # A graph is loaded by its bytes where they were hashed, so that what is hashed is what runs.
         source = _read(folder.graph, folder.graph_sha256) if folder.graph_sha256 else str(folder.graph)
         try:

@@ -1,18 +1,19 @@
 """The order of what was found: one formula, whatever the text is of. `docs/recall.md` has what each term is worth.
 
-For a query q and a record d:
+For a query q and a record d, with the record p before it and the record n after it, beneath the same parent:
 
     words(q, d)    the share of what q asks for that d holds, about 1 for all of it: the sum over the units u of q of
-                   idf(u) * match(u, d), over the sum of idf(u). The idf is that of BM25 (Robertson and Spärck Jones);
-                   match is its saturated frequency, less for a stem than for the form itself, and less for parts.
-    meaning(q, d)  the cosine of q with the best window of d, 0 below 0 or where the model knows one of them not
-    base(q, d)     words ** 1.5 + meaning
-    score(q, d)    base(d) + 0.25 * base(the record before d) + 0.1 * base(the record after d), the last two only where
-                   d by itself has words of 0.1 or meaning of 0.15
+                   idf(u) * held(u, d), over the sum of idf(u). The idf is that of BM25 (Robertson and Spärck Jones);
+                   held is its saturated frequency, less for a stem than for the form itself, and less for parts.
+                   In company held(u, d) is the largest of held(u, d), 0.6 * held(u, p) and 0.3 * held(u, n).
+    meaning(q, d)  the cosine of q with the best window of d; 0 below 0, or where the model cannot read one of them.
+                   In company 0.25 * meaning(q, p) and 0.1 * meaning(q, n) are added.
+    score(q, d)    words(q, d) ** 1.5 + meaning(q, d), in company if d by itself has words of 0.1 or meaning of 0.15
 
 Both parts are absolute: neither is divided by the best of the answer. So words that are all there weigh more than any
 likeness (1 against some 0.6), words of which few are there weigh little (0.3 ** 1.5 is 0.16), and where the words of a
-question stand nowhere the order is that of meaning. What stands before and after it tells what a message is about.
+question stand nowhere the order is that of meaning. What is said in one message is asked for in the words of two: what
+a message is about often stands in the one before.
 
 What follows changes the order only among records that are nearly as good, or have a successor.
 """
@@ -23,13 +24,17 @@ import math
 from typing import Final
 
 __all__ = [
-    "AFTER", "BEFORE", "BESIDE_BEST", "MEANING_SOUGHT", "OVERRULED", "STOP", "TASK", "base", "idf", "relevant", "saturated", "tied", "touched",
+    "BESIDE_BEST", "HELD_AFTER", "HELD_BEFORE", "MEANING_SOUGHT", "OVERRULED", "STOP", "TASK", "base", "idf", "relevant",
+    "saturated", "tied", "together", "touched",
 ]  # fmt: skip
 
 _STEEP: Final = 1.5
 _MEANING: Final = 1.0
-BEFORE: Final = 0.25
-AFTER: Final = 0.1
+HELD_BEFORE: Final = 0.6
+HELD_AFTER: Final = 0.3
+"""What a word counts that stands in the record before or after."""
+_MEANT_BEFORE: Final = 0.25
+_MEANT_AFTER: Final = 0.1
 _TOUCHED_WORDS: Final = 0.1
 _TOUCHED_MEANING: Final = 0.15
 STOP: Final = 0.3
@@ -71,6 +76,11 @@ def saturated(frequency: float, length: int) -> float:
 def base(words: float, meaning: float) -> float:
     """The score of a record by itself."""
     return math.pow(max(words, 0.0), _STEEP) + _MEANING * max(meaning, 0.0)
+
+
+def together(own: float, before: float, after: float) -> float:
+    """The meaning of a record in company."""
+    return max(own, 0.0) + _MEANT_BEFORE * max(before, 0.0) + _MEANT_AFTER * max(after, 0.0)
 
 
 def relevant(words: float, meaning: float | None) -> bool:

@@ -26,6 +26,7 @@ __all__ = ["Recalled", "RecalledHit", "Why", "recall"]
 _CANDIDATES: Final = 60  # of each side, or three times what is asked for
 _FAR: Final = 32  # events between two neighbours at most
 _FOLDED: Final = 3  # times the limit, of which repeats are sought
+_LOUDER: Final = 1.5  # in company so many times the score
 _DAY: Final = 86_400_000_000
 
 
@@ -194,20 +195,24 @@ class _Search:
         return sorted([one for one in scored if one.score >= least], key=lambda one: (-one.score, -one.record))
 
     def _scored(self, record: int) -> _Scored | None:
-        """A candidate with its score; None for what is not relevant, neither by itself nor by what it stands beside."""
+        """A candidate with its score; None for what is not relevant, neither by itself nor in company."""
         one = self.seen[record]
-        own = total = loudest = one.base
-        told = None
-        if ranking.touched(one.words.score, one.cosine):
-            for other, part in zip(self.beside.get(record, ()), (ranking.BEFORE, ranking.AFTER), strict=False):
-                if other is not None and other in self.seen:
-                    lent = part * self.seen[other].base
-                    total += lent
-                    if lent > max(loudest, own):
-                        loudest, told = lent, other
-        if not one.relevant and (told is None or not self.seen[told].relevant):
+        pair = [self.seen.get(other or 0) for other in self.beside.get(record, ())]
+        if not any(pair) or not ranking.touched(one.words.score, one.cosine):
+            return _Scored(record, one.base, None) if one.relevant else None
+        before, after = pair
+        held = self.by_words.together(one.words, *(other.words if other else words.NOTHING for other in pair))
+        near = ranking.together(one.cosine, before.cosine if before else 0.0, after.cosine if after else 0.0)
+        known = None if one.near is None else one.near.cosine
+        if not one.relevant and not ranking.relevant(held.score, known):
             return None
-        return _Scored(record, total, told)
+        score = ranking.base(held.score, near)
+        return _Scored(record, score, self._louder(record, pair) if score > _LOUDER * one.base else None)
+
+    def _louder(self, record: int, pair: Sequence[_Seen | None]) -> int | None:
+        """The neighbour that speaks for a record more than it does itself."""
+        bases = [0.0 if other is None else other.base for other in pair]
+        return self.beside[record][bases.index(max(bases))]
 
 
 @frozen
@@ -318,7 +323,7 @@ def _hit(one: _Ranked, others: tuple[int, ...], query: text.Query, units: Sequen
     why = Why(
         round(held.score, 3),
         None if near is None else round(near.cosine, 3),
-        tuple(units[place].text for place in held.units if not units[place].stop),
+        tuple(unit.text for unit, part in zip(units, held.each, strict=False) if part and not unit.stop),
         one.beside,
         one.supersedes,
         one.in_task,
@@ -333,7 +338,7 @@ def _hit(one: _Ranked, others: tuple[int, ...], query: text.Query, units: Sequen
 def _snippet(match: Match, held: words.Held, near: Near | None, query: text.Query) -> str:
     """The place of the body where the words stand, or of the window that is nearest; nothing where the title is all."""
     body = "" if match.type == "item" else match.body
-    if not held.units and near is not None and near.finish > near.begin:
+    if not held.score and near is not None and near.finish > near.begin:
         body = body[near.begin : near.finish]
     return text.snippet(body, query)
 
@@ -341,7 +346,7 @@ def _snippet(match: Match, held: words.Held, near: Near | None, query: text.Quer
 def _because(asked: Asked) -> str:
     if asked.state != "used":
         return asked.why
-    if asked.pending > len(asked.fresh):
+    if not asked.whole:
         return f"{asked.pending if asked.pending <= 1000 else '1000+'} records wait to be embedded; by words they are found"
     return ""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from operator import mul
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -38,11 +39,11 @@ class Held:
 
     Attributes:
         score: About 1 for all of it once.
-        units: The units of the query that it holds at all, by their place in the query.
+        each: How much it holds of each unit, by the place of the unit in the query; 0 for none.
     """
 
     score: float
-    units: tuple[int, ...]
+    each: tuple[float, ...]
 
 
 NOTHING: Final = Held(0.0, ())
@@ -54,15 +55,26 @@ def candidates(view: View, units: Sequence[Unit], to: Narrowed, most: int) -> li
     Where that gives few, those with any of the common ones too: what is common in the store may be rare in what passes.
     """
     rare, common = rarity.split(view, units)
+    match = text.any_of(rare) if rare else " AND ".join(unit.exact() for unit in common)
+    parts = _parts(view, units)
+    match = " OR ".join(filter(None, (f"({match})" if match else "", *(f'"{part}"' for part in parts))))
     everything = filters.vacuous(view, to)
-    if not rare and not common:  # each word stands nowhere: perhaps what begins like it does
+    if not match:  # each word stands nowhere: perhaps what begins like it does
         begun = [unit for unit in units if unit.begins]
         return _best(view, " OR ".join(unit.prefix() for unit in begun), to, most, everything)
-    match = text.any_of(rare) if rare else " AND ".join(unit.exact() for unit in common)
     found = _best(view, match, to, most, everything)
     if common and (len(found) < _FEW if rare and not everything else not found):
         found = list(dict.fromkeys([*found, *_best(view, text.any_of(common), to, most, everything)]))[:most]
     return found
+
+
+def _parts(view: View, units: Sequence[Unit]) -> list[str]:
+    """The parts of compounds that stand nowhere as a whole, such as the name in `title:name`, as far as they are not common."""
+    tokens = {unit: rarity.token(unit) for unit in units if len(unit.phrases) > 1 and unit.wide}
+    counted = rarity.counts(view, [token for token in tokens.values() if token is not None])
+    unseen = [unit for unit, token in tokens.items() if token is not None and not counted[token]]
+    parts = dict.fromkeys(part for unit in unseen for part in unit.wide if part not in unit.phrases)
+    return rarity.rarest_first(rarity.counts(view, parts))
 
 
 def _best(view: View, match: str, to: Narrowed, most: int, everything: bool) -> list[int]:
@@ -71,7 +83,9 @@ def _best(view: View, match: str, to: Narrowed, most: int, everything: bool) -> 
         return []
     found: list[int] = []
     part = most
-    ranked = view.connection.execute(f"SELECT rowid FROM search WHERE search MATCH ? ORDER BY {RANK}, rowid DESC", (match,))
+    ranked = view.connection.execute(
+        f"SELECT rowid FROM search WHERE search MATCH ? ORDER BY {RANK}, rowid DESC", (match,)
+    )
     try:
         while len(found) < most:
             best = [record for (record,) in islice(ranked, part)]
@@ -95,7 +109,8 @@ class Asked:
         self._worth = [
             # What stands in more than half of all records tells little, but not nothing: else a project whose records
             # are all about one thing would have nothing relevant to it.
-            ranking.idf(known.records, min(number, known.records // 2)) * (ranking.STOP if unit.stop and weighty else 1.0)
+            ranking.idf(known.records, min(number, known.records // 2))
+            * (ranking.STOP if unit.stop and weighty else 1.0)
             for unit, number in zip(units, known.holding, strict=True)
         ]
         self._all = sum(self._worth)
@@ -108,9 +123,9 @@ class Asked:
     def held(self, title: str, body: str, extra: str) -> Held:
         """How much of the query a record of these index tokens holds."""
         head, rest = f" {title} ", f" {body} {extra} "
-        length = min(head.count(" ") + rest.count(" ") - 3, _LONGEST)
-        score, units = 0.0, []
-        for place, terms in enumerate(self._terms):
+        length = head.count(" ") + rest.count(" ") - 3
+        each = []
+        for terms in self._terms:
             best = 0.0
             for term, worth in terms:
                 often = 0.0
@@ -120,10 +135,21 @@ class Asked:
                     often += rest.count(term)
                 if often:
                     best = max(best, worth * ranking.saturated(often, length))
-            if best:
-                units.append(place)
-                score += self._worth[place] * best
-        return Held(score / self._all, tuple(units)) if score else NOTHING
+            each.append(best)
+        return self._sum(each) if any(each) else NOTHING
+
+    def together(self, own: Held, before: Held, after: Held) -> Held:
+        """How much of the query a record holds together with the records before and after it."""
+        of = [one.each or (0.0,) * len(self.units) for one in (own, before, after)]
+        return self._sum(
+            [
+                max(mine, ranking.HELD_BEFORE * earlier, ranking.HELD_AFTER * later)
+                for mine, earlier, later in zip(*of, strict=True)
+            ]
+        )
+
+    def _sum(self, each: Sequence[float]) -> Held:
+        return Held(sum(map(mul, self._worth, each)) / self._all, tuple(each))
 
 
 def _terms(unit: Unit, *, seen: bool) -> list[tuple[str, float]]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from agentmem import limits, text
-from agentmem.errors import Conflict, InvalidInput
+from agentmem.errors import Conflict, InvalidInput, NotFound
 from agentmem.log.canonical import canonical
 from agentmem.records import claims, note_rows, rarity, validate
 from agentmem.records.base import Namespace, Row, Unit, View
@@ -24,8 +24,8 @@ _ENTITY, _TASK, _SAID = 0.4, 0.1, 0.5
 _NEAR: Final = 0.25
 _WORDS_ASKED: Final = 12
 # By meaning alone an attempt is near from a cosine of 0.42 on. Tried with 60 of 163 attempts said in other words, of which
-# words alone find none: 26 are found, each as one of the two nearest, and in 1 of 20 openings an attempt at something
-# else is named. From 0.4 on it is 30 and 1 in 10, from 0.35 on 43 and 1 in 4, from 0.45 on 17 and 1 in 60.
+# words alone find none: 26 are found, each as one of the two nearest, and in 3 openings of the 60 something else is as
+# near. From 0.45 on these are 17 and 1, from 0.4 on 30 and 6, from 0.35 on 43 and 16.
 _COSINE_OF_ALL: Final = 0.84
 _COSINE_LEAST: Final = 0.35  # below it counts nothing, whatever else is shared
 _MEANT: Final = 3  # named at most that would not be near without it: those at something else grow with the store
@@ -58,30 +58,41 @@ class Attempts(Namespace):
             request_id: Makes a retry safe.
 
         Returns:
-            The attempt; `earlier` names at most `EARLIER` attempts like it, failed ones first, with why they ended so.
+            The attempt; `earlier` names at most `EARLIER` attempts like it, failed ones first, with why they ended so. Like
+            it are those on the same entity, of the same task, with the same words, or of the same meaning; see `recall` for
+            where there is none.
         """
+        line = validate.line(what, "what", limits.TITLE_CHARS)
+        # Before the transaction: nobody who wants to write is to wait for a model.
+        cosines = self._alike(line, task)
 
         def command(unit: Unit) -> Opened:
             parent = unit.actor.task if task is None else note_id(unit, task)
             entity = None if about is None else entity_id(unit, about)
-            validate.line(what, "what", limits.TITLE_CHARS)
+            found = nearest(unit, line, entity, parent, cosines)
             new = NewNote("attempt", what, body=body, parent=parent, about=entity, tags=tags)
             made = add(unit, new, similar=False)
-            return Opened(made.id, made.revision, made.changed, transit=unit.transit)
+            return Opened(made.id, made.revision, made.changed, earlier=found, transit=unit.transit)
 
         arguments = {"what": what, "about": about, "task": task, "body": body, "tags": tags}
         opened = self._binding.run("attempts.open", arguments, request_id, command)
-        return opened if opened.gone else self._with_earlier(opened)
+        return self._recalled(opened, cosines) if opened.repeated and not opened.gone else opened
 
-    def _with_earlier(self, opened: Opened) -> Opened:
-        """The answer with the earlier attempts as they are now: a retry needs them as the first call did.
-
-        They are looked for after the transaction: nobody who wants to write is to wait for that.
-        """
+    def _recalled(self, opened: Opened, cosines: Mapping[int, float]) -> Opened:
+        """A repeated opening with the earlier attempts as they are now: a retry needs them as the first call did."""
         with self._binding.reading() as view:
             note = note_rows.load(view, opened.id)
-            found = nearest(view, note.title or "", note.entity, note.parent, before=opened.id)
+            found = nearest(view, note.title or "", note.entity, note.parent, cosines, before=opened.id)
             return evolve(opened, earlier=found)
+
+    def _alike(self, what: str, task: Ref | None) -> Mapping[int, float]:
+        """The attempts like one in meaning, of the project that it goes to; nothing if the command is to refuse the task."""
+        with self._binding.reading() as view:
+            try:
+                parent = self._binding.actor.task if task is None else note_id(view, task)
+            except (InvalidInput, NotFound):
+                return {}
+            return _alike(view, what, parent)
 
     def close(
         self,
@@ -115,7 +126,8 @@ class Attempts(Namespace):
         with self._binding.reading() as view:
             entity = None if about is None else entity_id(view, about)
             parent = None if task is None else note_id(view, task)
-            return nearest(view, validate.line(what, "what", limits.TITLE_CHARS), entity, parent)
+            line = validate.line(what, "what", limits.TITLE_CHARS)
+            return nearest(view, line, entity, parent, _alike(view, line, parent))
 
 
 def _close(unit: Unit, ref: Ref, outcome: str, why: str, expected: int | None) -> Written:
@@ -149,16 +161,28 @@ def _close(unit: Unit, ref: Ref, outcome: str, why: str, expected: int | None) -
 
 
 def nearest(
-    view: View, what: str, entity: int | None, task: int | None, *, before: int = limits.INT_MAX
+    source: Unit | View,
+    what: str,
+    entity: int | None,
+    task: int | None,
+    cosines: Mapping[int, float],
+    *,
+    before: int = limits.INT_MAX,
 ) -> tuple[Earlier, ...]:
-    """The attempts of the project like this one, older than `before`: same entity, task, words, meaning; failed ones first."""
-    above = None if task is None else view.row("SELECT project FROM note WHERE id = ?", (task,))
-    project = view.known_project if above is None else above[0]
-    cosines = _alike(view, what, project, before)
+    """The attempts of the project like this one, failed ones first.
+
+    Args:
+        source: Where to look.
+        what: What is tried.
+        entity: On what.
+        task: For what.
+        cosines: Attempts like it in meaning, by id.
+        before: The id below which they are.
+    """
     near, meant = [], 0
     scored = [
         (*_nearness(row, what, entity, task, cosines.get(row[0], 0.0)), row)
-        for row in _candidates(view, what, entity, task, project, before, cosines)
+        for row in _candidates(source, what, entity, task, cosines, before)
     ]
     for score, without, same, row in sorted(scored, key=lambda one: (-one[0], -one[3][0])):
         meant += without < _NEAR <= score
@@ -168,29 +192,30 @@ def nearest(
     return tuple(near[:EARLIER])
 
 
-def _alike(view: View, what: str, project: int, before: int) -> dict[int, float]:
+def _project(source: Unit | View, task: int | None) -> int:
+    """The project that an attempt goes to."""
+    above = None if task is None else source.row("SELECT project FROM note WHERE id = ?", (task,))
+    return source.known_project if above is None else above[0]
+
+
+def _alike(view: View, what: str, task: int | None) -> dict[int, float]:
     """The cosines of attempts like this one in meaning; nothing where that can't be had, then words are all there is."""
     alike = view.binding.ledger.alike
     ask = None if alike is None else alike()
-    found = {} if ask is None else ask(view, what, project, before)
+    found = {} if ask is None else ask(view, what, _project(view, task))
     return {record: cosine for record, cosine in found.items() if cosine >= _COSINE_LEAST}
 
 
 def _candidates(
-    view: View,
-    what: str,
-    entity: int | None,
-    task: int | None,
-    project: int,
-    before: int,
-    cosines: Mapping[int, float],
+    source: Unit | View, what: str, entity: int | None, task: int | None, cosines: Mapping[int, float], before: int
 ) -> Iterable[Row]:
     """The attempts that share anything with this one; rows of `_COLUMNS`."""
+    project = _project(source, task)
     found: dict[int, Row] = {}
     conditions = "note.project = ? AND note.kind = 'attempt' AND note.title IS NOT NULL AND note.id < ?"
 
     def gather(sql: str, *values: Any) -> None:
-        for row in view.rows(f"SELECT {_COLUMNS} {sql} LIMIT {_CANDIDATES}", values):
+        for row in source.rows(f"SELECT {_COLUMNS} {sql} LIMIT {_CANDIDATES}", values):
             found[row[0]] = row
 
     if entity is not None:
@@ -208,7 +233,7 @@ def _candidates(
             before,
         )
     # Common words find too many to be worth it: they count where a rarer one, or all of them, are there.
-    rare, common = rarity.split(view, words_of(what)[:_WORDS_ASKED])
+    rare, common = rarity.split(source, words_of(what)[:_WORDS_ASKED])
     words = text.any_of(rare) if rare else " AND ".join(unit.exact() for unit in common)
     if words:
         gather(

@@ -243,7 +243,9 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
 def _embedder_check(embedder: object) -> None:
     if embedder is None or isinstance(embedder, (Unset, str, os.PathLike)):
         return
-    if not (callable(getattr(embedder, "embed", None)) and hasattr(type(embedder), "id") | hasattr(embedder, "id")):
+    # By its class first: to read `id` or `dim` may load a model.
+    there = all(hasattr(type(embedder), name) or hasattr(embedder, name) for name in ("id", "dim"))
+    if not (there and callable(getattr(embedder, "embed", None))) or isinstance(embedder, type):
         raise InvalidInput(
             f"embedder is {shown(type(embedder).__name__)}",
             why="An embedder has embed(texts), id and dim",

@@ -273,7 +273,9 @@ class ReadingVerbs(Facade):
             )  # fmt: skip
             heard = self._news(view)
             found = recall(view, self._shared.meaning, query, to, task=self._chosen(view, task), limit=limit)
-            result = answer(view, found, budget=budget, counter=self._shared.counter, limit=limit, news=heard)
+            result = answer(
+                view, found, budget=budget, counter=self._shared.counter, limit=limit, news=heard, everywhere=everywhere
+            )
             self._hear(view)
             return result
 

@@ -56,11 +56,11 @@ class Shared:
             self._wrote_at = now
             self.meaning.work()
 
-    def alike(self, view: View, what: str, project: int, before: int) -> dict[int, float]:
-        """The attempts of a project like a text in meaning, older than `before`: cosines by id."""
+    def alike(self, view: View, what: str, project: int) -> dict[int, float]:
+        """The attempts of a project like a text in meaning: cosines by id."""
         from agentmem.recall.alike import alike
 
-        return alike(self.meaning, view, what, project, before)
+        return alike(self.meaning, view, what, project)
 
     def embedding(self) -> tuple[str | None, int | None]:
         """Why nothing is embedded, and the bytes in memory of the codes of vectors; None for nothing wrong, none used."""

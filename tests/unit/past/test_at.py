@@ -185,6 +185,7 @@ def test_a_view_takes_no_write(store: Store, verb: str) -> None:
 
 ELSEWHERE: dict[str, Callable[[Store, Path], object]] = {
     "find": lambda store, _: store.find("log"),
+    "recall": lambda store, _: store.recall("log"),
     "attempts.earlier": lambda store, _: store.attempts.earlier("log"),
     "verify": lambda store, _: store.verify(replay=True),
     "backup": lambda store, path: store.backup(path / "copy.db"),

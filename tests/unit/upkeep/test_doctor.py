@@ -19,7 +19,7 @@ from agentmem.engine.pages import raw_key_of
 from agentmem.engine.wal import wal_read
 from agentmem.upkeep.diagnosis import Diagnosis, Severity
 
-ALL = ("key", "pages", "wal", "surroundings", "structure", "schema", "chain", "replay", "index", "purge")
+ALL = ("key", "pages", "wal", "surroundings", "structure", "schema", "chain", "replay", "index", "vectors", "purge")
 
 
 def codes(found: Diagnosis) -> set[str]:

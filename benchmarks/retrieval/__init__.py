@@ -1,0 +1,1 @@
+"""How well what was written is found again: agentmem beside simple methods, on the same records and questions."""
