@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from benchmarks.measure import Figure
 
-THEMES = ("imports", "opening", "writes", "answers", "entities", "search", "past", "vectors")
+THEMES = ("imports", "opening", "writes", "answers", "entities", "search", "past", "vectors", "recall", "embedding")
 RESULTS = Path(__file__).parent / "results"
 
 

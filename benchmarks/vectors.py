@@ -38,7 +38,7 @@ def figures(setting: Setting) -> list[Figure]:
     queries, real = real[: setting.scaled(100)], real[setting.scaled(100) :]
     found: list[Figure] = []
     for rows in (1_000, 10_000) if setting.quick else (10_000, 100_000, 1_000_000):
-        found += _size(_grown(real, rows), queries)
+        found += _size(grown(real, rows), queries)
     return found
 
 
@@ -72,7 +72,7 @@ def _size(vectors: Floats, queries: Floats) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _grown(real: Floats, rows: int) -> Floats:
+def grown(real: Floats, rows: int) -> Floats:
     """As many vectors: the real ones, then for each more one that is mixed of two of them and noise.
 
     The parts are such that the nearest of a query go on growing nearer with the number of vectors as they do among the

@@ -62,6 +62,8 @@ def embedded_apart(model: Embedder, texts: Sequence[str]) -> list[Floats | None]
             found.append(embedded(model, [text])[0])
         except EmbedderFailed:
             found.append(None)
+    if any(vector is None for vector in found):
+        embedded(model, [_PROBE])  # it may have failed altogether since: then no text is to blame
     return found
 
 

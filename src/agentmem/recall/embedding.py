@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import apsw
 
 from agentmem.engine.database import Database
-from agentmem.errors import AgentMemError
+from agentmem.errors import AgentMemError, EmbedderFailed
 from agentmem.recall import checked, passages
 from agentmem.recall.filters import named
 from agentmem.records import indexed
@@ -99,6 +99,9 @@ class Worker:
         self._holding = False
         self._stop = threading.Event()
         self._lock = threading.Lock()
+        # Not by `Thread.join`: before Python 3.13 an interrupt of that has the thread pass for ended.
+        self._idle = threading.Event()
+        self._idle.set()
         self._thread: threading.Thread | None = None
 
     @property
@@ -109,10 +112,15 @@ class Worker:
     def start(self) -> bool:
         """Begin, unless it is at work already. Whether it began now."""
         with self._lock:
-            if self._stop.is_set() or (self._thread is not None and self._thread.is_alive()):
+            if self._stop.is_set() or not self._idle.is_set():
                 return False
             self._thread = threading.Thread(target=self._run, name="agentmem-embed", daemon=True)
-            self._thread.start()
+            self._idle.clear()
+            try:
+                self._thread.start()
+            except (RuntimeError, MemoryError) as error:  # the system has no room for another thread
+                self.failed = EmbedderFailed("Nothing is embedded: no thread can be started", why=str(error))
+                self._idle.set()
             return True
 
     def end(self) -> None:
@@ -126,17 +134,14 @@ class Worker:
 
     def join(self, timeout: float | None) -> bool:
         """Wait for its end. Whether it is at work no more."""
-        thread = self._thread
-        if thread is None or thread is threading.current_thread():
-            return True
-        thread.join(timeout)
-        return not thread.is_alive()
+        return self._thread is threading.current_thread() or self._idle.wait(timeout)
 
     def forked(self) -> None:
         """In the child of a fork, where the thread is not; what the parent holds it does not hold."""
         stopped = self._stop.is_set()
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._stop, self._idle = threading.Event(), threading.Event()
+        self._idle.set()
         if stopped:
             self._stop.set()
         self._thread = None
@@ -153,7 +158,10 @@ class Worker:
             # Recall says so, `stats` too; what is done is kept, and the next start goes on.
             self.failed = error
         finally:
-            self._let_go()
+            try:
+                self._let_go()
+            finally:
+                self._idle.set()
 
     def _step(self, model: Embedder) -> bool:
         """Embed the texts of some events. Whether there are more."""

@@ -341,9 +341,22 @@ class Meaning:
         return reached >= last
 
     def _reached(self) -> tuple[int, int]:
+        """Up to which event all texts have vectors of this store's embedder, and the last event there is."""
         # What others committed too, also where this thread is inside a reading that does not see it.
         with self.database.read(alone=True) as connection:
-            return embedding.reached(connection)
+            named = embedding.state(connection).get("embedder")
+            reached, last = embedding.reached(connection)
+        return (reached if self._made(named) else 0), last
+
+    def _made(self, named: str | None) -> bool:
+        """Whether the embedder of this name is this store's; not where that cannot be loaded."""
+        if named is None:
+            return True
+        try:
+            model = self._loaded()
+        except AgentMemError:
+            return False
+        return model is not None and model.id == named
 
     @property
     def codes_bytes(self) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +33,7 @@ __all__ = ["OnnxEmbedder"]
 BATCH_TOKENS: Final = 512
 THREADS: Final = 2
 _INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+_QUIET: Final = "ORT_DISABLE_TELEMETRY"
 _FATAL: Final = 4  # the runtime prints nothing; its errors come as exceptions
 _DIGEST_CHARS: Final = 16
 
@@ -131,12 +133,12 @@ class OnnxEmbedder:
         Args:
             text: Any text.
             size: The most tokens of a piece; by default as many as the model reads.
-            overlap: Tokens that a piece shares with the one before, at most.
+            overlap: Tokens that a piece shares with the one before, at most; never more than half of a piece.
         """
         tokens = self._here.tokens
         room = self._folder.max_tokens - tokens.around - tokens.count(self._folder.text_prompt)
         most = max(1, min(size or room, room))
-        return tokens.windows(text, size=most, overlap=max(0, min(overlap, most - 1)))
+        return tokens.windows(text, size=most, overlap=max(0, min(overlap, most // 2)))
 
     def load(self) -> None:
         """Load the model now and not with the first text."""
@@ -267,12 +269,13 @@ class _Graph:
     def __init__(self, folder: Folder) -> None:
         try:
             import numpy
-            import onnxruntime
+
+            runtime = _runtime()
         except ImportError as error:
             raise packages_missing(error) from error
         self.numpy: Any = numpy
         self._folder = folder
-        self._session = self._open(onnxruntime, folder)
+        self._session = self._open(runtime, folder)
         self._inputs = {
             one.name: numpy.int32 if "int32" in one.type else numpy.int64 for one in self._session.get_inputs()
         }
@@ -324,6 +327,26 @@ class _Graph:
             raise ModelDamaged(f"The model {shown(self._folder.name)} does not run", why=str(error),
                                next="Get the model's files again.") from error  # fmt: skip
         return found if self._pooled else _pool(np, found, mask, pooling)
+
+
+def _runtime() -> Any:
+    """ONNX Runtime, told to report to nobody.
+
+    From 1.29 on its official builds keep an identifier and a queue in the user's cache directory and send to their makers
+    what models run, from a thread that also keeps a forked child from ending. They ask the environment once, as they are
+    imported. Whoever has set the variable, or has imported the package before, has decided for the process.
+    """
+    decided = _QUIET in os.environ or "onnxruntime" in sys.modules
+    if not decided:
+        os.environ[_QUIET] = "1"
+    try:
+        import onnxruntime
+    finally:
+        if not decided:
+            del os.environ[_QUIET]
+    if not decided:
+        onnxruntime.disable_telemetry_events()  # for builds that do not ask the environment
+    return onnxruntime
 
 
 def _output(session: onnxruntime.InferenceSession, folder: Folder) -> tuple[str, bool]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from agentmem import limits, text
-from agentmem.recall import chains, filters, ranking, repeats, words
+from agentmem.recall import chains, filters, passages, ranking, repeats, words
 from agentmem.recall.filters import Match, Narrowed
 from agentmem.recall.meaning import Asked, Meaning, State
 from agentmem.recall.vectors import Near
@@ -26,6 +26,7 @@ __all__ = ["Recalled", "RecalledHit", "Why", "recall"]
 _CANDIDATES: Final = 60  # of each side, or three times what is asked for
 _FAR: Final = 32  # events between two neighbours at most
 _FOLDED: Final = 3  # times the limit, of which repeats are sought
+_ROUNDS: Final = 3  # each of four times as many, while repeats take the places
 _LOUDER: Final = 1.5  # in company so many times the score
 _DAY: Final = 86_400_000_000
 
@@ -127,13 +128,22 @@ def recall(view: View, meaning: Meaning, query: str, to: Narrowed, *, task: int 
     parsed = text.query(validate.text(query, "query", 4 * limits.QUERY_CHARS))
     asked = meaning.ask(view, query)
     search = _Search(view, meaning, asked, words.Asked(view, parsed.units, to.project), to)
-    search.begin(parsed.significant(), max(_CANDIDATES, 3 * limit))
-    search.widen(2 * limit + 4)
-    scored = search.scored()
-    ranked = _ordered(view, search, scored[: max(_FOLDED * limit, 24)], task)
-    folded = repeats.fold(ranked, _text_of, _kind_of)
+    most, part = max(_CANDIDATES, 3 * limit), max(_FOLDED * limit, 24)
+    for _ in range(_ROUNDS):
+        cut = search.begin(parsed.significant(), most)
+        search.widen(2 * limit + 4)
+        scored = search.scored()
+        ranked = _ordered(view, search, scored[:part], task)
+        folded = repeats.fold(ranked, _text_of, _kind_of)
+        # Repeats by the dozen must not stand in the way of what says something else.
+        if len(folded) >= min(limit, len(ranked)) or not (cut or part < len(scored)):
+            break
+        most, part = 4 * most, 4 * part
+    shown = folded[:limit]
+    texts = {record: rest for record, _, rest in passages.texts(view.connection, [one.match.id for one, _ in shown])}
     hits = tuple(
-        _hit(one, tuple(other.match.id for other in others), parsed, parsed.units) for one, others in folded[:limit]
+        _hit(one, tuple(other.match.id for other in others), parsed, texts.get(one.match.id, ""))
+        for one, others in shown
     )
     told = {record for hit in hits for record in (hit.id, *hit.repeats)}
     more = len(({one.record for one in scored} | {one.match.id for one in ranked}) - told)
@@ -152,11 +162,12 @@ class _Search:
         self.seen: dict[int, _Seen] = {}
         self.beside: dict[int, tuple[int | None, int | None]] = {}
 
-    def begin(self, units: Sequence[text.Unit], most: int) -> None:
-        """The candidates of both sides."""
+    def begin(self, units: Sequence[text.Unit], most: int) -> bool:
+        """The candidates of both sides. Whether there may be more than these."""
         worded = words.candidates(self.view, units, self.to, most)
         near = self.meaning.nearest(self.view, self.asked, self.to, most, ranking.MEANING_SOUGHT)
         self._add([*worded, *near], near)
+        return max(len(worded), len(near)) >= most
 
     def add(self, records: Iterable[int]) -> None:
         """These records too, as far as they pass."""
@@ -318,26 +329,25 @@ def _beneath(view: View, matches: Mapping[int, Match], task: int | None) -> set[
     return found | {entity for (entity,) in rows}
 
 
-def _hit(one: _Ranked, others: tuple[int, ...], query: text.Query, units: Sequence[text.Unit]) -> RecalledHit:
+def _hit(one: _Ranked, others: tuple[int, ...], query: text.Query, body: str) -> RecalledHit:
     match, held, near = one.match, one.seen.words, one.seen.near
     why = Why(
         round(held.score, 3),
         None if near is None else round(near.cosine, 3),
-        tuple(unit.text for unit, part in zip(units, held.each, strict=False) if part and not unit.stop),
+        tuple(unit.text for unit, part in zip(query.units, held.each, strict=False) if part and not unit.stop),
         one.beside,
         one.supersedes,
         one.in_task,
     )
     brief = Brief(match.id, match.type, match.kind, match.status, match.title, match.origin)
     return RecalledHit(
-        round(one.score, 6), brief, _snippet(match, held, near, query), why, one.superseded_by, one.contradicted_by,
+        round(one.score, 6), brief, _snippet(body, held, near, query), why, one.superseded_by, one.contradicted_by,
         others, match.project,
     )  # fmt: skip
 
 
-def _snippet(match: Match, held: words.Held, near: Near | None, query: text.Query) -> str:
-    """The place of the body where the words stand, or of the window that is nearest; nothing where the title is all."""
-    body = "" if match.type == "item" else match.body
+def _snippet(body: str, held: words.Held, near: Near | None, query: text.Query) -> str:
+    """The place of the text after the line where the words stand, or of the window that is nearest."""
     if not held.score and near is not None and near.finish > near.begin:
         body = body[near.begin : near.finish]
     return text.snippet(body, query)

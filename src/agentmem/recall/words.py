@@ -29,6 +29,7 @@ _STEM: Final = 0.95  # another form of the word
 _BEGUN: Final = 0.8  # a word that begins like it
 _PARTS: Final = 0.8  # all parts of a compound that are words of their own, wherever they stand
 _PIECES: Final = 4000  # candidates filtered in one piece at most
+_SCORED: Final = 300  # records that are scored one by one in less time than it takes to find the best of them
 _FEW: Final = 10  # with fewer candidates those by common words are looked at as well
 _LONGEST: Final = 1000  # tokens: a longer text counts as one of so many, else its length would hide what it says
 
@@ -53,12 +54,16 @@ def candidates(view: View, units: Sequence[Unit], to: Narrowed, most: int) -> li
     """The best records with at least one of the rarer units, or with all of them where all are common.
 
     Where that gives few, those with any of the common ones too: what is common in the store may be rare in what passes.
+    Where only few records may pass at all, these are the candidates.
     """
+    everything = filters.vacuous(view, to)
+    only = None if everything else filters.only_records(view, to, _SCORED)
+    if only is not None:
+        return filters.passing_ids(view, only, to)
     rare, common = rarity.split(view, units)
     match = text.any_of(rare) if rare else " AND ".join(unit.exact() for unit in common)
     parts = _parts(view, units)
     match = " OR ".join(filter(None, (f"({match})" if match else "", *(f'"{part}"' for part in parts))))
-    everything = filters.vacuous(view, to)
     if not match:  # each word stands nowhere: perhaps what begins like it does
         begun = [unit for unit in units if unit.begins]
         return _best(view, " OR ".join(unit.prefix() for unit in begun), to, most, everything)
@@ -123,7 +128,7 @@ class Asked:
     def held(self, title: str, body: str, extra: str) -> Held:
         """How much of the query a record of these index tokens holds."""
         head, rest = f" {title} ", f" {body} {extra} "
-        length = head.count(" ") + rest.count(" ") - 3
+        length = min(head.count(" ") + rest.count(" ") - 3, _LONGEST)
         each = []
         for terms in self._terms:
             best = 0.0

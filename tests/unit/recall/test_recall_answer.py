@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from toy import Toy, ids
+from toy import Toy, embedded, ids
 
 from agentmem import InvalidInput, LimitExceeded, NewNote, Store
 from agentmem.limits import QUERY_CHARS
@@ -64,6 +64,30 @@ def test_the_snippet_is_the_place_that_answers(plain: Store) -> None:
     assert "The zeppelin landed." in snippet
     assert len(snippet) <= 200
     assert snippet.startswith("…")
+
+
+@pytest.mark.parametrize("embedder", [None, Toy()], ids=["words", "meaning"])
+def test_the_snippet_of_an_entity_is_the_attribute_or_mark_that_answers(opened: Opens, embedder: Any) -> None:
+    """Of a host with many attributes and marks the place that the query is about, as words."""
+    store = opened(embedder=embedder)
+    store.entities.put(
+        "host", "h", attrs={f"attr{n}": f"some value {n}" for n in range(60)} | {"owner": "zeppelin kitten"}
+    )
+    store.entities.mark("host", ["h"], {f"check{n:02}": "fail" for n in range(60)}, detail="Not reached")
+    store.entities.mark("host", ["h"], {"tls": "fail"}, detail="A zebra automobile stood there")
+    embedded(store)
+    assert "owner: zeppelin kitten" in store.recall("zeppelin").hits[0].snippet
+    assert "zebra automobile" in store.recall("zebra").hits[0].snippet
+
+
+def test_the_snippet_by_meaning_is_the_window_that_is_near(meant: Store) -> None:
+    """With a why and a basis, and without a body, the piece is of the very text that was embedded."""
+    goal = meant.notes.add("goal", "Work", basis="feline " * 30 + "kitten " * 60)
+    summary = meant.summarize(goal, work="Nothing there. " * 200, result="automobile " * 100)
+    embedded(meant)
+    assert {*meant.recall("cats").hits[0].snippet.strip("…").split()} <= {"feline", "kitten"}
+    hit = meant.recall("cars").hits[0]
+    assert (hit.id, {*hit.snippet.strip("…").split()}) == (summary.id, {"automobile"})
 
 
 @pytest.mark.parametrize("budget", [300, 500, 2000])
@@ -192,8 +216,8 @@ def test_nothing_in_a_query_is_syntax(opened: Opens, embedder: Any, query: str) 
         assert ids(store.recall(query))[:1] == [note.id]
 
 
-def test_a_lone_surrogate_is_refused_or_found_harmless(english: Store) -> None:
-    """It cannot be stored, so it cannot be found; the answer is an error of agentmem's own or an empty one."""
+def test_a_lone_surrogate_is_refused(english: Store) -> None:
+    """It cannot be stored, so it cannot be found: an error of agentmem's own says so."""
     english.notes.add("fact", "The gateway")
     with pytest.raises(InvalidInput):
         english.recall("gateway \ud800")

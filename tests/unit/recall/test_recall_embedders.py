@@ -65,8 +65,8 @@ def test_questions_and_texts_may_be_embedded_apart(opened: Opens) -> None:
     assert ids(store.recall("secret")) == [unread.id]
 
 
-def test_the_folder_of_a_model(opened: Opens) -> None:
-    """A folder with an ONNX graph and a tokenizer is an embedder; a path may be text."""
+def test_a_folder_that_holds_no_model_where_it_belongs_is_missing(opened: Opens) -> None:
+    """A graph somewhere beneath is not looked for; a path may be text."""
     for folder in (MODEL.parent, str(MODEL.parent)):
         assert opened(embedder=folder).recall("anything").meaning == "missing"
 
@@ -263,11 +263,26 @@ def test_opening_without_a_word_leaves_the_vectors_of_another_alone(opened: Open
     answer = store.recall("kitten")
     assert (answer.meaning, ids(answer)) == ("other", made[:1])
     assert "one" in answer.because
+    assert "anew" not in answer.because
     store.notes.add("fact", "A third kitten")
     store._shared.meaning.wait(60)
     assert (vectors(store), named(store)) == (before, "one")
     store.close()
     assert set(ids(opened(embedder=Toy("one")).recall("cats"))) > set(made)
+
+
+def test_waiting_counts_the_vectors_of_this_embedder_alone(opened: Opens) -> None:
+    """After a change all has to be embedded anew; who does not change anything waits for nothing and hears no."""
+    first = opened(embedder=Toy("one"))
+    made = cats(first)
+    embedded(first).close()
+    store = opened(embedder=Toy("two"))
+    assert store.wait_for_index(60)
+    assert (named(store), {record for record, _ in vectors(store)}) == ("two", set(made))
+    assert store.recall("cats").meaning == "used"
+    assert not opened().wait_for_index(60)
+    assert not opened(embedder=Toy("three"), read_only=True).wait_for_index(60)
+    assert named(store) == "two"
 
 
 def test_two_stores_with_different_embedders_do_not_take_turns(opened: Opens) -> None:
@@ -278,11 +293,11 @@ def test_two_stores_with_different_embedders_do_not_take_turns(opened: Opens) ->
     for _ in range(6):
         for store in (one, two):
             assert made[0] in ids(store.recall("kitten"))
-            store._shared.meaning.wait(60)
+            store._shared.meaning.work()
+            assert store._shared.meaning._worker.join(60)
             owners.append(named(store))
     changes = sum(a != b for a, b in itertools.pairwise(owners))
     assert changes <= 2
-    assert len(set(owners[-6:])) == 1
     assert {one.recall("cats").meaning, two.recall("cats").meaning} == {"used", "other"}
 
 
