@@ -10,6 +10,7 @@ from attrs import frozen
 from agentmem.context import lines
 from agentmem.context.answer import Answer, nonzero
 from agentmem.context.budget import Line, Section, fit
+from agentmem.context.escape import prompt_inline
 from agentmem.context.tokens import Counter
 from agentmem.recall import recall as search
 from agentmem.recall.meaning import State
@@ -68,8 +69,9 @@ def answer(
     head = [Line(line) for line in news]
     if not found.hits:
         head.append(Line(f"Nothing relevant{'' if everywhere else lines.unknown(view)}"))
-    if found.because:
-        head.append(Line(f"By words only: {found.because}" if found.meaning != "used" else found.because))
+    if found.because:  # which may repeat what an embedder of others says
+        because = prompt_inline(found.because, inside=True)
+        head.append(Line(f"By words only: {because}" if found.meaning != "used" else because))
     more = f"recall(…, limit={min(2 * limit, 100)})"
     section = Section(
         "hits", "", 0.9, [_line(hit) for hit in found.hits], total=len(found.hits) + found.more, more=more

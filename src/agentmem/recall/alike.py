@@ -54,7 +54,7 @@ def alike(meaning: Meaning, view: View, what: str, project: int) -> dict[int, fl
     if len(waiting) == _FRESH:  # perhaps there are more: where nobody recalls they would never be found
         meaning.work()
     with contextlib.suppress(EmbedderFailed, ModelDamaged, ModelMissing):  # what has vectors is compared all the same
-        found |= meaning.fresh(view, asked.vector, waiting, most=1)
+        found |= meaning.fresh(view, asked.vector, waiting, most=1)[0]
     return {record: near.cosine for record, near in found.items()}
 
 

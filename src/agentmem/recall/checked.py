@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from agentmem.errors import AgentMemError, EmbedderFailed, ModelMissing, shown
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["embedded", "embedded_apart", "embedded_queries", "known", "proved"]
+__all__ = ["embedded", "embedded_apart", "embedded_queries", "known", "proved", "windows"]
 
 _ID_CHARS: Final = 200
 _DIM_MOST: Final = 65_536
@@ -90,16 +91,34 @@ def known(model: Embedder, text: str) -> bool:
     return _guarded(model, lambda: embedder.knows(model, [text])[0])
 
 
+def windows(model: Embedder, text: str) -> list[tuple[int, int]]:
+    """The pieces of a text that are embedded one by one, as (start, end) in characters.
+
+    Raises:
+        EmbedderFailed: The embedder raised an error, or gave what are no pieces of the text.
+    """
+    found = _guarded(model, lambda: [(index(start), index(end)) for start, end in embedder.windows_of(model, text)])
+    if not all(0 <= start < end <= len(text) for start, end in found):
+        raise EmbedderFailed(
+            f"The embedder {shown(model.id)} gave windows that are no pieces of the text",
+            why="Each is (start, end) in characters, with 0 <= start < end <= len(text)",
+        )
+    return found
+
+
 def _vectors(model: Embedder, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
     import numpy as np
 
-    found = _guarded(model, lambda: np.asarray(embed(texts), np.float32))
+    given = _guarded(model, lambda: np.asarray(embed(texts)))
+    with np.errstate(all="ignore"):  # what overflows is no vector, which is said below
+        found = _guarded(model, lambda: given.astype(np.float32, casting="same_kind" if given.dtype.kind == "c" else "unsafe"))
     if found.shape != (len(texts), model.dim):
         raise EmbedderFailed(
             f"The embedder {shown(model.id)} gave vectors of shape {found.shape} for {len(texts)} texts",
             why=f"They have to be [{len(texts)}, {model.dim}], as its dim says",
         )
-    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    with np.errstate(all="ignore"):
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
     if not bool((np.isfinite(lengths) & (lengths > 0)).all()):
         raise EmbedderFailed(
             f"The embedder {shown(model.id)} gave what is no vector", why="A component is no number, or all are zero"

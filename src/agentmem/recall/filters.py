@@ -10,15 +10,17 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from agentmem import limits
+from agentmem import limits, text
 from agentmem.errors import InvalidInput
 from agentmem.records import tree, validate
 from agentmem.records.base import View
 from agentmem.records.refs import identify
 from agentmem.types import NOTE_KINDS, ORIGINS, Origin, RecordType, Ref
 
+_SMALL: Final = 20_000  # records that are listed so that a search looks at them alone
+_SHARE: Final = 16  # a project with more than one in so many events is not: to filter what was found costs less
 TYPES: Final = (*NOTE_KINDS, "entity", "item", "checkpoint", "summary")
 
 _TABLES: Final = """
@@ -55,7 +57,10 @@ class Narrowed:
         others: Whether anything but the project is asked.
         notes: SQL for the ids of the only notes that may pass, themselves or by what belongs to them, where an index
             knows these; `bound` are its parameters.
+        alone: Whether these are the only records: what belongs to them does not pass.
         beside: The id of an entity that may pass with these notes.
+        only: The ids of the only records that may pass, see `known`; None where they are not known.
+        everything: Whether every record with text is known to pass.
     """
 
     where: str
@@ -64,7 +69,10 @@ class Narrowed:
     others: bool
     notes: str | None = None
     bound: tuple[Any, ...] = ()
+    alone: bool = False
     beside: int | None = None
+    only: frozenset[int] | None = None
+    everything: bool = False
 
 
 @frozen
@@ -78,7 +86,7 @@ class Match:
         status: Its status; of an item `open` or `done`; None where it has none.
         title: Its one line; of an item with its number, of a checkpoint or summary that of its task.
         body: The rest of its text, as it was written.
-        origin: Where that came from.
+        origin: Where that came from; of a checkpoint or summary the less trusted of its own and that of its task.
         project: The id of its project.
         confidence: From 0 to 1, None where nobody said.
         changed: When it was changed last, in microseconds.
@@ -116,18 +124,17 @@ def narrowed(
 ) -> Narrowed:
     """Validate what a caller narrows a search to; see `Store.find` for the arguments."""
     narrowing = _Narrowing(view, everywhere)
+    status = None if status is None else validate.token(status, "status")
     if kind is not None:
-        narrowing.kind(kind)
+        narrowing.kind(kind, status)
+    if tag is not None:
+        narrowing.tag(tag)
     if under is not None:
         narrowing.under(under)
     if about is not None:
         narrowing.about(about)
     plain: tuple[tuple[str, Any], ...] = (
-        (f"{_STATUS} = ?", None if status is None else validate.token(status, "status")),
-        (
-            "EXISTS (SELECT 1 FROM json_each(coalesce(note.tags, owner.tags)) WHERE value = ?)",
-            None if tag is None else validate.label(tag, "tag", limits.TAG_CHARS),
-        ),
+        (f"{_STATUS} = ?", status),
         (f"{_AUTHOR} = ?", validate.optional_label(author, "author")),
         (f"{_ORIGIN} = ?", None if origin is None else validate.choice(origin, "origin", ORIGINS)),
         (f"{_CHANGED} >= ?", None if since is None else validate.moment(since, "since")),
@@ -148,33 +155,50 @@ class _Narrowing:
         self.conditions: list[str] = []
         self.values: list[Any] = []
         self.notes: tuple[str, tuple[Any, ...]] | None = None
+        self.alone = False
         self.beside: int | None = None
 
     def add(self, condition: str, *values: Any) -> None:
         self.conditions.append(condition)
         self.values += values
 
-    def kind(self, kind: str) -> None:
+    def kind(self, kind: str, status: str | None) -> None:
+        self.alone = True
         if validate.choice(kind, "kind", TYPES) not in NOTE_KINDS:
             self.add(f"{kind}.id IS NOT NULL")
+            self.notes = f"SELECT id FROM {kind}", ()
             return
         self.add("note.kind = ?", kind)
         if self.project is not None:
-            self.notes = "SELECT id FROM note WHERE project = ? AND kind = ?", (self.project, kind)
+            sql, bound = "SELECT id FROM note WHERE project = ? AND kind = ?", (self.project, kind)
+            self.notes = (sql, bound) if status is None else (f"{sql} AND status = ?", (*bound, status))
+
+    def tag(self, tag: str) -> None:
+        tag = validate.label(tag, "tag", limits.TAG_CHARS)
+        self.add("EXISTS (SELECT 1 FROM json_each(coalesce(note.tags, owner.tags)) WHERE value = ?)", tag)
+        tokens = text.analyse(tag).split()
+        if tokens:
+            match = " AND ".join(f'"{token}"' for token in tokens)
+            self.known("SELECT rowid FROM search WHERE search MATCH ?", f"extra : ({match})")
+
+    def known(self, sql: str, *bound: Any) -> None:
+        """Only these notes pass, and what belongs to them."""
+        self.notes, self.alone = (sql, bound), False
 
     def under(self, ref: Ref) -> None:
         found, of = identify(self.view, ref)
         if of != "note":
             raise InvalidInput(f"#{found} is of type {of}", why="under= takes a note")
         beneath = f"{tree.BENEATH.replace('?1', '?')} SELECT id FROM beneath"
-        self.notes = beneath, (found,)
+        self.known(beneath, found)
         self.add(f"coalesce(note.id, owner.id) IN ({beneath})", found)
 
     def about(self, ref: Ref) -> None:
         found, of = identify(self.view, ref)
         if of != "entity":
             raise InvalidInput(f"#{found} is of type {of}", why="about= takes an entity")
-        self.notes, self.beside = ("SELECT id FROM note WHERE entity = ?", (found,)), found
+        self.known("SELECT id FROM note WHERE entity = ?", found)
+        self.beside = found
         self.add("coalesce(note.entity, owner.entity, entity.id) = ?", found)
 
     def done(self) -> Narrowed:
@@ -184,7 +208,7 @@ class _Narrowing:
             conditions, values = [f"{_PROJECT} = ?", *conditions], [self.project, *values]
         notes, bound = self.notes or (None, ())
         where = " AND ".join(conditions) or "TRUE"
-        return Narrowed(where, tuple(values), self.project, others, notes, bound, self.beside)
+        return Narrowed(where, tuple(values), self.project, others, notes, bound, self.alone, self.beside)
 
 
 def vacuous(view: View, to: Narrowed) -> bool:
@@ -193,8 +217,28 @@ def vacuous(view: View, to: Narrowed) -> bool:
     return not to.others and (to.project is None or (view.number(alone) == 1 and to.project == view.known_project > 0))
 
 
+def known(view: View, to: Narrowed) -> Narrowed:
+    """The same, with what is known of it: that all pass, or the only records that may, where an index has them.
+
+    A search that looks at thousands of candidates need not read each of them then.
+    """
+    if vacuous(view, to):
+        return evolve(to, everything=True)
+    if to.notes is None:
+        found = None if to.project is None else _of_project(view, to.project, min(_SMALL, view.seq // _SHARE))
+    else:
+        found = only_records(view, to, _SMALL)
+    return to if found is None else evolve(to, only=frozenset(found))
+
+
 def passing_ids(view: View, ids: Sequence[int], to: Narrowed, most: int = -1) -> list[int]:
     """As `passing`, the ids alone."""
+    if to.everything:
+        return list(ids) if most < 0 else list(ids[:most])
+    if to.only is not None:
+        ids = [one for one in ids if one in to.only]
+    if not ids:
+        return []
     sql = f"""
     SELECT best.id FROM (SELECT value AS id, key AS place FROM json_each(?)) AS best {_TABLES}
     WHERE {to.where} ORDER BY best.place LIMIT ?
@@ -210,7 +254,7 @@ def passing(view: View, ids: Sequence[int], to: Narrowed, most: int = -1) -> lis
            item.note || '.' || item.number, item.text,
            checkpoint.text, concat_ws(char(10), summary.result, summary.work), owner.title,
            {_ORIGIN}, {_PROJECT}, coalesce(note.confidence, entity.confidence, summary.confidence), {_CHANGED},
-           coalesce(note.entity, owner.entity), coalesce(note.parent, owner.id, entity.parent), item.done, summary.id
+           coalesce(note.entity, owner.entity), coalesce(note.parent, owner.id, entity.parent), item.done, summary.id, owner.origin
     FROM (SELECT value AS id, key AS place FROM json_each(?)) AS best {_TABLES}
     WHERE {to.where} ORDER BY best.place LIMIT ?
     """
@@ -230,6 +274,8 @@ def _found(row: tuple[Any, ...]) -> Match | None:
     if number is not None:
         status = "done" if row[20] else "open"
         return Match(row[0], "item", "item", status, f"{number} {row[10]}", row[10], *shared) if row[10] else None
+    if row[22] is not None and row[13]:  # the title of another record stands in the line
+        shared = (validate.less_trusted(row[14], row[22]), *shared[1:])
     if checkpoint is not None:
         of = f"checkpoint of {row[13]}" if row[13] else "checkpoint"
         return Match(row[0], "checkpoint", "checkpoint", None, of, checkpoint, *shared)
@@ -246,11 +292,29 @@ def only_records(view: View, to: Narrowed, most: int) -> list[int] | None:
     notes = [found for (found,) in view.rows(f"SELECT * FROM ({to.notes}) LIMIT ?", [*to.bound, most + 1])]
     if len(notes) > most:
         return None
+    if to.alone:
+        return notes
     listed = json.dumps(notes)
     found: list[int] = [*notes, *([] if to.beside is None else [to.beside])]
     for table, column in (("item", "note"), ("summary", "note"), ("checkpoint", "task")):
         sql = f"SELECT id FROM {table} WHERE {column} IN (SELECT value FROM json_each(?)) LIMIT ?"
         found += [record for (record,) in view.rows(sql, (listed, most + 1))]
+    return found if len(found) <= most else None
+
+
+_OF_PROJECT: Final = """
+SELECT id FROM note WHERE project = ?1
+UNION ALL SELECT id FROM entity WHERE project = ?1
+UNION ALL SELECT id FROM checkpoint WHERE project = ?1
+UNION ALL SELECT item.id FROM note JOIN item ON item.note = note.id WHERE note.project = ?1
+UNION ALL SELECT summary.id FROM note JOIN summary ON summary.note = note.id WHERE note.project = ?1
+LIMIT ?2
+"""
+
+
+def _of_project(view: View, project: int, most: int) -> list[int] | None:
+    """The records of a project, where they are not more than `most`."""
+    found = [record for (record,) in view.rows(_OF_PROJECT, (project, most + 1))]
     return found if len(found) <= most else None
 
 

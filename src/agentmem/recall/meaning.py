@@ -43,8 +43,8 @@ the embedder raised an error."""
 
 _FRESH: Final = 16  # records without vectors that one answer embeds by itself
 _FRESH_WINDOWS: Final = 4  # of each
+_FRESH_IN_ALL: Final = 16
 _KEPT: Final = 256  # of these, and of queries, in memory
-_SMALL: Final = 20_000  # records to which a scan is narrowed by a list
 _MORE: Final = 4
 _FEW: Final = 1000  # records whose vectors are read rather than the codes of all
 _WINDOWS: Final = 4  # looked at for each record that is wanted, which may have several
@@ -101,12 +101,12 @@ class Meaning:
             return asked
         try:
             latest = embedding.newest(view, _FRESH + 1)
-            fresh = self.fresh(view, asked.vector, latest[:_FRESH])
+            fresh, all_of_them = self.fresh(view, asked.vector, latest[:_FRESH])
         except AgentMemError as error:
             return Asked(_state_of(error), str(error))
         self.work()
         done, last = embedding.reached(view.connection)
-        whole = len(latest) <= _FRESH and last - done <= embedding.RECENT * _FRESH
+        whole = all_of_them and len(latest) <= _FRESH and last - done <= embedding.RECENT * _FRESH
         return evolve(asked, fresh=fresh, pending=waiting, whole=whole)
 
     def vector(self, view: View, query: str) -> Asked:
@@ -117,7 +117,7 @@ class Meaning:
         assert self._model is not None  # or it would not be ready
         try:
             if not checked.known(self._model, query):
-                return Asked("unknown", f"{self._model.id} does not know the language of the query")
+                return Asked("unknown", f"{shown(self._model.id)} does not know the language of the query")
             return Asked("used", "", self._query(query))
         except AgentMemError as error:
             return Asked(_state_of(error), str(error))
@@ -128,8 +128,7 @@ class Meaning:
         if asked.vector is None or index is None:
             return {}
         self._follow(view, index)
-        everything = filters.vacuous(view, to)
-        allowed = None if everything else _allowed(view, to, index)
+        allowed = None if to.everything else _allowed(to, index)
         codes = index.codes
         count = 2 * most
         found: dict[int, Near] = {}
@@ -140,7 +139,7 @@ class Meaning:
             looked.update(new)
             near = vectors.cosines(view, asked.vector, ids=new)
             good = [record for record, one in near.items() if one.cosine >= least]
-            for record in good if everything else filters.passing_ids(view, good, to):
+            for record in filters.passing_ids(view, good, to):
                 if record not in found or found[record].cosine < near[record].cosine:
                     found[record] = near[record]
             ended = len(nearest) < count or nearest.cosines[-1] < least - _ESTIMATE
@@ -228,6 +227,7 @@ class Meaning:
                 except AgentMemError as error:
                     self._failed = error
                     raise
+                self._failed = None  # of an embedder that asked the store while it was tried
             return self._model
 
     def _settled(self) -> Embedder | None:
@@ -268,17 +268,32 @@ class Meaning:
                     self._queries.popitem(last=False)
         return known
 
-    def fresh(self, view: View, query: Floats, latest: Sequence[int], *, most: int = _FRESH_WINDOWS) -> dict[int, Near]:
-        """How near some records are that have no vectors yet: `most` windows of each are embedded here and now."""
+    def fresh(
+        self, view: View, query: Floats, latest: Sequence[int], *, most: int = _FRESH_WINDOWS
+    ) -> tuple[dict[int, Near], bool]:
+        """How near some records are that have no vectors yet: `most` windows of each are embedded here and now.
+
+        So that no answer waits long, `_FRESH_IN_ALL` windows are, of the first of the records.
+
+        Returns:
+            How near they are, and whether that is all of them.
+        """
         assert self._model is not None  # it made the query
-        texts = passages.texts(view.connection, latest)
+        places = {record: place for place, record in enumerate(latest)}
+        texts = sorted(passages.texts(view.connection, latest), key=lambda text: places[text[0]])
         # By the text: after a rollback another record gets the same id and seq.
         keys = {record: (most, _digest(line, rest)) for record, line, rest in texts}
-        missing = [one for one in texts if keys[one[0]] not in self._fresh]
-        pieces = list(passages.windows(self._model, missing, most=most))
+        missing: list[int] = []
+        pieces: list[passages.Window] = []
+        for text in [one for one in texts if keys[one[0]] not in self._fresh]:
+            own = list(passages.windows(self._model, [text], most=most))
+            if pieces and len(pieces) + len(own) > _FRESH_IN_ALL:
+                break
+            pieces += own
+            missing.append(text[0])
         made = checked.embedded_apart(self._model, [piece.text for piece in pieces])
         with self._lock:
-            for record, _, _ in missing:
+            for record in missing:
                 self._fresh[keys[record]] = [
                     (piece.begin, piece.finish, vector)
                     for piece, vector in zip(pieces, made, strict=True)
@@ -286,12 +301,13 @@ class Meaning:
                 ]
             while len(self._fresh) > _KEPT:
                 self._fresh.popitem(last=False)
-            kept = {record: self._fresh.get(key, []) for record, key in keys.items()}
-        return {
+            kept = {record: self._fresh[key] for record, key in keys.items() if key in self._fresh}
+        near = {
             record: max((Near(float(vector @ query), begin, finish) for begin, finish, vector in windows), key=_cosine)
             for record, windows in kept.items()
             if windows
         }
+        return near, len(kept) == len(keys)
 
     # Work in the background
 
@@ -414,13 +430,12 @@ def _digest(line: str, rest: str) -> bytes:
     return hashlib.blake2b(f"{line}\n{rest}".encode(), digest_size=16).digest()
 
 
-def _allowed(view: View, to: Narrowed, index: Index) -> Filter | None:
-    only = filters.only_records(view, to, _SMALL)
-    if only is None:
+def _allowed(to: Narrowed, index: Index) -> Filter | None:
+    if to.only is None:
         return index.within(to.project)
     from agentmem.recall.codes import of_records
 
-    return of_records(only)
+    return of_records(to.only)
 
 
 def _cosine(near: Near) -> float:

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from agentmem.engine.migrations import MARKS_TOLD
 from agentmem.log.canonical import plain
-from agentmem.recall import checked, embedder
+from agentmem.recall import checked
 from agentmem.recall.filters import named
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def windows(model: Embedder, texts: Iterable[tuple[int, str, str]], *, most: int
         if not body.strip():
             yield Window(record, 0, 0, line)
             continue
-        spans = embedder.windows_of(model, body)
+        spans = checked.windows(model, body)
         moved = len(body) - len(rest)
         for begin, finish in spans[:most]:
             piece = body[begin:finish]

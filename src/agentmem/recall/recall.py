@@ -127,6 +127,7 @@ def recall(view: View, meaning: Meaning, query: str, to: Narrowed, *, task: int 
     """The answer of `store.recall`, without its text."""
     parsed = text.query(validate.text(query, "query", 4 * limits.QUERY_CHARS))
     asked = meaning.ask(view, query)
+    to = filters.known(view, to)
     search = _Search(view, meaning, asked, words.Asked(view, parsed.units, to.project), to)
     most, part = max(_CANDIDATES, 3 * limit), max(_FOLDED * limit, 24)
     for _ in range(_ROUNDS):

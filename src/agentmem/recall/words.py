@@ -31,6 +31,7 @@ _PARTS: Final = 0.8  # all parts of a compound that are words of their own, wher
 _PIECES: Final = 4000  # candidates filtered in one piece at most
 _SCORED: Final = 300  # records that are scored one by one in less time than it takes to find the best of them
 _FEW: Final = 10  # with fewer candidates those by common words are looked at as well
+_MUCH: Final = 2_000_000  # units times characters, beyond which the tokens of a text are listed first
 _LONGEST: Final = 1000  # tokens: a longer text counts as one of so many, else its length would hide what it says
 
 
@@ -56,20 +57,18 @@ def candidates(view: View, units: Sequence[Unit], to: Narrowed, most: int) -> li
     Where that gives few, those with any of the common ones too: what is common in the store may be rare in what passes.
     Where only few records may pass at all, these are the candidates.
     """
-    everything = filters.vacuous(view, to)
-    only = None if everything else filters.only_records(view, to, _SCORED)
-    if only is not None:
-        return filters.passing_ids(view, only, to)
+    if to.only is not None and len(to.only) <= _SCORED:
+        return filters.passing_ids(view, sorted(to.only), to)
     rare, common = rarity.split(view, units)
     match = text.any_of(rare) if rare else " AND ".join(unit.exact() for unit in common)
     parts = _parts(view, units)
     match = " OR ".join(filter(None, (f"({match})" if match else "", *(f'"{part}"' for part in parts))))
     if not match:  # each word stands nowhere: perhaps what begins like it does
         begun = [unit for unit in units if unit.begins]
-        return _best(view, " OR ".join(unit.prefix() for unit in begun), to, most, everything)
-    found = _best(view, match, to, most, everything)
-    if common and (len(found) < _FEW if rare and not everything else not found):
-        found = list(dict.fromkeys([*found, *_best(view, text.any_of(common), to, most, everything)]))[:most]
+        return _best(view, " OR ".join(unit.prefix() for unit in begun), to, most)
+    found = _best(view, match, to, most)
+    if common and (len(found) < _FEW if rare and not to.everything else not found):
+        found = list(dict.fromkeys([*found, *_best(view, text.any_of(common), to, most)]))[:most]
     return found
 
 
@@ -82,7 +81,7 @@ def _parts(view: View, units: Sequence[Unit]) -> list[str]:
     return rarity.rarest_first(rarity.counts(view, parts))
 
 
-def _best(view: View, match: str, to: Narrowed, most: int, everything: bool) -> list[int]:
+def _best(view: View, match: str, to: Narrowed, most: int) -> list[int]:
     """The records that match and pass, the best first, of equals the latest."""
     if not match:
         return []
@@ -91,10 +90,11 @@ def _best(view: View, match: str, to: Narrowed, most: int, everything: bool) -> 
     ranked = view.connection.execute(
         f"SELECT rowid FROM search WHERE search MATCH ? ORDER BY {RANK}, rowid DESC", (match,)
     )
+    records = (record for (record,) in ranked if to.only is None or record in to.only)
     try:
         while len(found) < most:
-            best = [record for (record,) in islice(ranked, part)]
-            found += best if everything else filters.passing_ids(view, best, to, most - len(found))
+            best = list(islice(records, part))
+            found += filters.passing_ids(view, best, to, most - len(found))
             if len(best) < part:
                 break
             part = min(part * 4, _PIECES)
@@ -129,10 +129,14 @@ class Asked:
         """How much of the query a record of these index tokens holds."""
         head, rest = f" {title} ", f" {body} {extra} "
         length = min(head.count(" ") + rest.count(" ") - 3, _LONGEST)
+        # Each look for a term that is not there reads all of the text.
+        there = {*title.split(), *rest.split()} if len(self._terms) * len(rest) > _MUCH else None
         each = []
         for terms in self._terms:
             best = 0.0
             for term, worth in terms:
+                if there is not None and term[-1] == " " and not there.issuperset(term.split()):
+                    continue
                 often = 0.0
                 if term in head:
                     often = _TITLE * head.count(term)
