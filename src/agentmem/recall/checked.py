@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agentmem.errors import AgentMemError, EmbedderFailed, ModelMissing, shown
 from agentmem.recall import embedder
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from agentmem.recall.codes import Floats
     from agentmem.recall.embedder import Embedder
 
@@ -111,7 +113,7 @@ def _vectors(model: Embedder, texts: Sequence[str], embed: Callable[[Sequence[st
 
     given = _guarded(model, lambda: np.asarray(embed(texts)))
     with np.errstate(all="ignore"):  # what overflows is no vector, which is said below
-        found = _guarded(model, lambda: given.astype(np.float32, casting="same_kind" if given.dtype.kind == "c" else "unsafe"))
+        found = _guarded(model, lambda: _real(given))
     if found.shape != (len(texts), model.dim):
         raise EmbedderFailed(
             f"The embedder {shown(model.id)} gave vectors of shape {found.shape} for {len(texts)} texts",
@@ -133,6 +135,21 @@ def _guarded(model: Embedder, call: Callable[[], T]) -> T:
         raise
     except Exception as error:  # whatever a caller's own code raises
         raise EmbedderFailed(
-            f"The embedder {shown(type(model).__name__)} failed: {shown(str(error))}",
+            f"The embedder {shown(type(model).__name__)} failed: {shown(_said(error))}",
             next="Until it works, recall goes by words",
         ) from error
+
+
+def _real(given: npt.NDArray[Any]) -> Floats:
+    import numpy as np
+
+    if given.dtype.kind == "c":
+        raise ValueError("its vectors are of complex numbers")
+    return given.astype(np.float32)
+
+
+def _said(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  # nor need a caller's own error be able to say anything
+        return type(error).__name__

@@ -254,7 +254,8 @@ def passing(view: View, ids: Sequence[int], to: Narrowed, most: int = -1) -> lis
            item.note || '.' || item.number, item.text,
            checkpoint.text, concat_ws(char(10), summary.result, summary.work), owner.title,
            {_ORIGIN}, {_PROJECT}, coalesce(note.confidence, entity.confidence, summary.confidence), {_CHANGED},
-           coalesce(note.entity, owner.entity), coalesce(note.parent, owner.id, entity.parent), item.done, summary.id, owner.origin
+           coalesce(note.entity, owner.entity), coalesce(note.parent, owner.id, entity.parent), item.done, summary.id,
+           owner.origin
     FROM (SELECT value AS id, key AS place FROM json_each(?)) AS best {_TABLES}
     WHERE {to.where} ORDER BY best.place LIMIT ?
     """
