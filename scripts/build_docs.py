@@ -46,7 +46,8 @@ _WIDTH = 110
 VERBS: dict[str, tuple[str, ...]] = {
     "Open and close": ("open", "close", "in_project", "acting", "transaction"),
     "Come back to the work": (
-        *("resume", "left", "task_summary", "graph", "recall", "find", "get", "news", "checkpoints", "claims", "review"),
+        *("resume", "left", "task_summary", "graph", "recall", "find"),
+        *("get", "news", "checkpoints", "claims", "review"),
     ),
     "Write": ("scope", "checkpoint", "summarize", "confirm"),
     "Share the work": ("claim", "release", "claim_token", "adopt_claims", "watch"),

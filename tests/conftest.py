@@ -11,6 +11,9 @@ import pytest
 
 from agentmem import Store
 
+# Helpers that stand beside the tests of one room and are used in others too.
+pytest.register_assert_rewrite("damage", "toy")
+
 KEY = bytes(range(32))
 BEGIN = 1_750_000_000_000_000  # microseconds since 1970 UTC
 

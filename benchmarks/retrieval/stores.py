@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from benchmarks.retrieval.data import Item, Space
 from benchmarks.retrieval.measures import RETRIEVED
 from benchmarks.retrieval.scores import RANKED
 
-_PAUSE = 0.05  # seconds between looks at whether all records have their vectors
 KEY = b"benchmark key of 32 bytes, raw.."
 _LINE = re.compile(r"^\W{0,4}#(\d+)\b", re.MULTILINE)
 
@@ -58,8 +56,7 @@ def filled(space: Space, directory: Path) -> Iterator[Filled]:
                 if item.group and item.group not in steps:
                     steps[item.group] = store.notes.add("step", _step(item), similar=False).id
             ids = store.notes.add_many([_note(item, steps) for item in space.items]).ids
-        while store.recall("ready", limit=1).pending:
-            time.sleep(_PAUSE)
+        store.wait_for_index()
         yield Filled(store, {id: place for place, id in enumerate(ids)})
 
 

@@ -217,10 +217,7 @@ class Opened(Written):
 
 @frozen
 class Earlier:
-    """An earlier attempt like the one just opened. `nearness` is 0..1; `same` says what they share.
-
-    That is `entity`, `task`, `words`, and `meaning` where it counts for more than words.
-    """
+    """An earlier attempt like this one. `nearness` is 0..1; `same`: `entity`, `task`, `words`, `meaning` (if above words)."""
 
     id: int
     title: str

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from agentmem.recall.codes import Floats
     from agentmem.recall.embedder import Embedder
 
-T = TypeVar("T")
-
 __all__ = ["embedded", "embedded_apart", "embedded_queries", "known", "proved", "windows"]
+
+T = TypeVar("T")
 
 _ID_CHARS: Final = 200
 _DIM_MOST: Final = 65_536
 _PROBE: Final = "ready"
+_NEXT: Final = "Until it works, recall goes by words"
 
 
 def proved(model: Embedder) -> Embedder:
@@ -39,11 +40,13 @@ def proved(model: Embedder) -> Embedder:
     id, dim = _guarded(model, lambda: (model.id, model.dim))
     if not isinstance(id, str) or not 0 < len(id) <= _ID_CHARS:
         raise EmbedderFailed(
-            f"The id of the embedder is {shown(id)}", why=f"It is a text of 1 to {_ID_CHARS} characters"
+            f"The id of the embedder is {shown(id)}", why=f"It is a text of 1 to {_ID_CHARS} characters", next=_NEXT
         )
     if not isinstance(dim, int) or isinstance(dim, bool) or not 0 < dim <= _DIM_MOST:
         raise EmbedderFailed(
-            f"The dim of the embedder {shown(id)} is {shown(dim)}", why=f"It is a whole number from 1 to {_DIM_MOST:,}"
+            f"The dim of the embedder {shown(id)} is {shown(dim)}",
+            why=f"It is a whole number from 1 to {_DIM_MOST:,}",
+            next=_NEXT,
         )
     embedded(model, [_PROBE])
     return model
@@ -93,17 +96,20 @@ def known(model: Embedder, text: str) -> bool:
     return _guarded(model, lambda: embedder.knows(model, [text])[0])
 
 
-def windows(model: Embedder, text: str) -> list[tuple[int, int]]:
-    """The pieces of a text that are embedded one by one, as (start, end) in characters.
+def windows(model: Embedder, text: str, before: str) -> list[tuple[int, int]]:
+    """The pieces of a text that are embedded one by one, each behind the line `before`, as (start, end) in characters.
 
     Raises:
         EmbedderFailed: The embedder raised an error, or gave what are no pieces of the text.
     """
-    found = _guarded(model, lambda: [(index(start), index(end)) for start, end in embedder.windows_of(model, text)])
+    found = _guarded(
+        model, lambda: [(index(start), index(end)) for start, end in embedder.windows_of(model, text, before)]
+    )
     if not all(0 <= start < end <= len(text) for start, end in found):
         raise EmbedderFailed(
             f"The embedder {shown(model.id)} gave windows that are no pieces of the text",
             why="Each is (start, end) in characters, with 0 <= start < end <= len(text)",
+            next=_NEXT,
         )
     return found
 
@@ -118,12 +124,15 @@ def _vectors(model: Embedder, texts: Sequence[str], embed: Callable[[Sequence[st
         raise EmbedderFailed(
             f"The embedder {shown(model.id)} gave vectors of shape {found.shape} for {len(texts)} texts",
             why=f"They have to be [{len(texts)}, {model.dim}], as its dim says",
+            next=_NEXT,
         )
     with np.errstate(all="ignore"):
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
     if not bool((np.isfinite(lengths) & (lengths > 0)).all()):
         raise EmbedderFailed(
-            f"The embedder {shown(model.id)} gave what is no vector", why="A component is no number, or all are zero"
+            f"The embedder {shown(model.id)} gave what is no vector",
+            why="A component is no number, or all are zero",
+            next=_NEXT,
         )
     return np.asarray(found / lengths, np.float32)
 
@@ -136,7 +145,7 @@ def _guarded(model: Embedder, call: Callable[[], T]) -> T:
     except Exception as error:  # whatever a caller's own code raises
         raise EmbedderFailed(
             f"The embedder {shown(type(model).__name__)} failed: {shown(_said(error))}",
-            next="Until it works, recall goes by words",
+            next=_NEXT,
         ) from error
 
 

@@ -38,8 +38,6 @@ _SMALLEST: Final = 256
 _POOL: Final = 8
 _LEAST: Final = 400
 _FAR: Final = 0xFFFF
-# Rows from which the distribution of the cosine is estimated, at least, where there are as many.
-_SAMPLE: Final = 512
 # The part of a unit vector's length that lies along its signs, in many dimensions: the mean of |x| over the root of the
 # mean of x², of a normal distribution.
 _ALONG: Final = float(np.sqrt(2 / np.pi))
@@ -58,8 +56,7 @@ class Rows:
 class Nearest:
     """The nearest rows by their codes, the best first; among equals the one added first.
 
-    `cosines` are estimates, float32, of each within about 0.04. `seen` is how many rows passed the filter; `mean` and
-    `deviation` are estimates of how the cosines of all of those are distributed (0 where there are none).
+    `cosines` are estimates, float32, of each within about 0.04. `seen` is how many rows passed the filter.
     """
 
     ids: Ids
@@ -67,8 +64,6 @@ class Nearest:
     groups: Groups
     cosines: Floats
     seen: int
-    mean: float
-    deviation: float
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -282,8 +277,7 @@ class Codes:
         held = scan.best()
         cosines = _estimates(asked, held.words)
         best = np.argsort(-cosines, kind="stable")[: max(count, 0)]
-        middle, spread = _distribution(_estimates(asked, scan.sample.words()), self.dim)
-        return Nearest(held.ids[best], held.records[best], held.groups[best], cosines[best], scan.seen, middle, spread)
+        return Nearest(held.ids[best], held.records[best], held.groups[best], cosines[best], scan.seen)
 
 
 @frozen(eq=False)
@@ -322,7 +316,6 @@ class _Scan:
         self.limit = _FAR
         self.waiting: list[_Held] = []
         self.seen = 0
-        self.sample = _Sample(len(query))
 
     def over(self, chunk: _Chunk, allowed: Filter | None) -> None:
         """Go over one chunk."""
@@ -337,7 +330,6 @@ class _Scan:
         if not len(found):
             return
         self.seen += len(found)
-        self.sample.take(words, passed)
         if not self.count:
             return
         near = np.flatnonzero(found < self.limit)
@@ -364,31 +356,6 @@ class _Scan:
         if len(held.ids) == self.count > 0:
             self.limit = int(held.distances[-1])
         return held
-
-
-class _Sample:
-    """Every so many of the rows that pass, `_SAMPLE` to twice as many of them: each time they are more, half is let go."""
-
-    def __init__(self, words: int) -> None:
-        self.step = 1
-        self.parts: list[Words] = [np.empty((words, 0), np.uint64)]
-
-    def words(self) -> Words:
-        """The codes taken."""
-        return np.concatenate(self.parts, axis=1)
-
-    def take(self, words: Words, passed: Places | None) -> None:
-        """Go over the rows `passed` of some, or all of them."""
-        rows = words.shape[1] if passed is None else len(passed)
-        while rows // self.step >= 2 * _SAMPLE:
-            self._thin()
-        self.parts.append(words[:, :: self.step] if passed is None else words[:, passed[:: self.step]])
-        while sum(part.shape[1] for part in self.parts) >= 2 * _SAMPLE:
-            self._thin()
-
-    def _thin(self) -> None:
-        self.parts = [self.words()[:, ::2]]
-        self.step *= 2
 
 
 class _Among:
@@ -480,15 +447,6 @@ def _estimates(query: Floats, words: Words) -> Floats:
     bits = np.unpackbits(octets, axis=1, count=len(query)).astype(np.float32)
     sums = 2 * _products(bits, query) - query.sum()  # the bits stand for 1 and -1
     return np.asarray(sums / (_ALONG * len(query) ** 0.5), np.float32)
-
-
-def _distribution(estimates: Floats, dim: int) -> tuple[float, float]:
-    """Mean and standard deviation of the cosine; what the estimates scatter by themselves is taken off."""
-    if not len(estimates):
-        return 0.0, 0.0
-    wide = estimates.astype(np.float64)
-    own = (1 / _ALONG**2 - 1) / dim * (1 - min(float(np.mean(wide**2)), 1.0))
-    return float(wide.mean()), max(float(wide.var()) - own, 0.0) ** 0.5
 
 
 def _products(rows: Floats, query: Floats) -> Floats:

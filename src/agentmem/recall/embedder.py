@@ -8,18 +8,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from agentmem.recall.model_folder import Folder, Pooling
 from agentmem.recall.onnx_embedder import OnnxEmbedder
 
 if TYPE_CHECKING:
+    import os
+
     import numpy as np
     import numpy.typing as npt
 
+    from agentmem.types import Unset
+
+    # A folder of a model, an embedder of the caller's own, none at all; `UNSET` for that of the environment or the shipped.
+    EmbedderChoice: TypeAlias = "Embedder | str | os.PathLike[str] | None | Unset"
+
 __all__ = ["Embedder", "OnnxEmbedder", "embed_queries", "knows", "shipped", "windows_of"]
 
-WINDOW_TOKENS: Final = 254  # the shipped model's 256, without the two that stand around each text
+_MAX_TOKENS: Final = 256  # of the shipped model, the two that stand around each text included
 WINDOW_CHARS: Final = 1000  # for embedders that cannot tell tokens: English of some 254 tokens
 OVERLAP_CHARS: Final = 120
 
@@ -33,8 +40,8 @@ class Embedder(Protocol):
     """What makes vectors of texts.
 
     It may offer more, which is used where it is there: `embed_queries(texts)`, where questions are embedded otherwise than
-    what answers them; `knows(texts) -> list[bool]`, whether it understands each; `windows(text, size=, overlap=)`, the
-    pieces of a long text as (start, end) in characters.
+    what answers them; `knows(texts) -> list[bool]`, whether it understands each; `windows(text, before=)`, the
+    pieces of a long text as (start, end) in characters, each to be read behind `before`.
 
     Attributes:
         id: Names the model and all that changes its vectors. Vectors of one id can be compared, of two never.
@@ -71,14 +78,15 @@ def knows(embedder: Embedder, texts: Sequence[str]) -> list[bool]:
     return [bool(known) for known in own(texts)]
 
 
-def windows_of(embedder: Embedder, text: str) -> list[tuple[int, int]]:
+def windows_of(embedder: Embedder, text: str, before: str = "") -> list[tuple[int, int]]:
     """The pieces of a text that are embedded one by one, as (start, end) in characters: one where all of it fits.
 
-    An embedder that cannot tell tokens gets pieces of `WINDOW_CHARS`, cut at blanks where there are any.
+    Each is embedded behind a line `before`, which takes some of the room. An embedder that cannot tell tokens gets pieces
+    of `WINDOW_CHARS`, cut at blanks where there are any.
     """
     own = getattr(embedder, "windows", None)
     if own is not None:
-        return [(start, end) for start, end in own(text)]
+        return [(start, end) for start, end in own(text, before=before)]
     return _by_characters(text)
 
 
@@ -117,7 +125,7 @@ def _shipped_folder() -> Folder:
         tokenizer=_FOLDER / "tokenizer.json",
         pooling=Pooling.MEAN,
         dim=384,
-        max_tokens=WINDOW_TOKENS + 2,
+        max_tokens=_MAX_TOKENS,
         graph_sha256=GRAPH_SHA256,
         tokenizer_sha256=TOKENIZER_SHA256,
     )

@@ -30,7 +30,17 @@ _EVENTS: Final = 256  # read in one piece
 _BATCH: Final = 16  # windows embedded at once, so that a stop does not wait long
 _SLICE_SECONDS: Final = 1.0  # after which what is done is written: a process that ends, or is killed, keeps it
 _HELD_SECONDS: Final = 30.0
+_DIGITS: Final = 19  # of the largest number of an event
 _META: Final = "SELECT name, value FROM meta WHERE name IN ('embedder', 'embedded', 'embedding', 'epoch')"
+_PENDING_MOST: Final = 1001  # shown as 1000+
+RECENT: Final = 16  # events that are looked through for each of the newest records
+# `NOT INDEXED`: by the log itself, else the index on records is read whole to find the few distinct ones.
+_TEXTED: Final = "FROM event NOT INDEXED WHERE seq > ? AND type IN ('note', 'entity', 'item', 'checkpoint', 'summary')"
+_PENDING: Final = f"SELECT count(*) FROM (SELECT DISTINCT record {_TEXTED} LIMIT ?)"
+_NEWEST: Final = f"""
+SELECT record {_TEXTED} AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.record = event.record)
+GROUP BY record ORDER BY max(seq) DESC LIMIT ?
+"""
 _INSERT: Final = "INSERT INTO vector (record, begin, finish, scale, code) VALUES (?, ?, ?, ?, ?)"
 
 # Record, begin, finish, scale, code.
@@ -46,34 +56,21 @@ def state(connection: apsw.Connection) -> dict[str, str]:
 def upto(found: dict[str, str]) -> int:
     """Up to which event all texts have their vectors, of what `state` gave; 0 where that is damaged."""
     value = found.get("embedded", "0")
-    return int(value) if value.isascii() and value.isdigit() else 0
+    return int(value) if value.isascii() and value.isdigit() and len(value) < _DIGITS else 0
 
 
-_TEXTED: Final = "type IN ('note', 'entity', 'item', 'checkpoint', 'summary')"
-RECENT: Final = 16  # events that are looked through for each of the newest records
-
-
-# `NOT INDEXED`: by the log itself, else the index on records is read whole to find the few distinct ones.
-
-
-def pending(connection: apsw.Connection, most: int) -> int:
-    """How many records changed since all texts had their vectors, counted up to `most`."""
+def pending(connection: apsw.Connection) -> int:
+    """How many records changed since all texts had their vectors, counted up to 1,001."""
     after = upto(state(connection))
-    sql = f"SELECT count(*) FROM (SELECT DISTINCT record FROM event NOT INDEXED WHERE seq > ? AND {_TEXTED} LIMIT ?)"
-    (number,) = connection.execute(sql, (after, most)).fetchone() or (0,)
+    (number,) = connection.execute(_PENDING, (after, _PENDING_MOST)).fetchone() or (0,)
     return int(number)
 
 
 def newest(source: Source, most: int) -> list[int]:
     """The records that changed last and have no vectors yet, the latest first."""
     after = upto(state(source.connection))
-    sql = f"""
-    SELECT record FROM event NOT INDEXED WHERE seq > ? AND {_TEXTED}
-    AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.record = event.record)
-    GROUP BY record ORDER BY max(seq) DESC LIMIT ?
-    """
     recent = max(after, source.number("SELECT max(seq) FROM event") - RECENT * most)
-    return [record for (record,) in source.rows(sql, (recent, most))]
+    return [record for (record,) in source.rows(_NEWEST, (recent, most))]
 
 
 def reached(connection: apsw.Connection) -> tuple[int, int]:
@@ -119,7 +116,8 @@ class Worker:
             try:
                 self._thread.start()
             except (RuntimeError, MemoryError) as error:  # the system has no room for another thread
-                self.failed = EmbedderFailed("Nothing is embedded: no thread can be started", why=str(error))
+                self.failed = EmbedderFailed("Nothing is embedded: no thread can be started", why=str(error),
+                                             next="The next recall tries again; until then it goes by words")  # fmt: skip
                 self._idle.set()
             return True
 
@@ -180,8 +178,11 @@ class Worker:
             for seq, record in events:
                 first.setdefault(record, seq)
             texts = sorted(_texts(connection, set(first)), key=lambda text: first[text[0]])
-        if not self._hold():
+        held = self._hold()
+        if held is None:
             return not self._stop.wait(1.0)
+        if held != before.get("embedded", "0"):
+            return True  # another did these while this one read them
         rows, ended = self._embedded(model, texts)
         end = events[-1][0] if ended is None else first[ended] - 1
         if end == after:
@@ -219,15 +220,7 @@ class Worker:
             ]
         return rows, None
 
-    def _store(
-        self,
-        model: Embedder,
-        before: dict[str, str],
-        rows: Sequence[_Row],
-        *,
-        end: int,
-        seen: int,
-    ) -> bool:
+    def _store(self, model: Embedder, before: dict[str, str], rows: Sequence[_Row], *, end: int, seen: int) -> bool:
         """Write the rows of records that did not change meanwhile. Whether to go on."""
         with self.database.write() as connection:
             now = state(connection)
@@ -237,11 +230,8 @@ class Worker:
             if not same:
                 return True  # a purge came between, or another process did the same: from where it is now
             records = {row[0] for row in rows}
-            changed = _named(connection, "SELECT DISTINCT record FROM event WHERE record IN (SELECT value FROM "
-                             "json_each(?)) AND seq > ?", records, seen)  # fmt: skip
-            there = _named(connection, "SELECT DISTINCT record FROM vector WHERE record IN (SELECT value FROM "
-                           "json_each(?))", records)  # fmt: skip
-            connection.executemany(_INSERT, [row for row in rows if row[0] not in changed and row[0] not in there])
+            left_out = _changed(connection, records, seen) | _with_vectors(connection, records)
+            connection.executemany(_INSERT, [row for row in rows if row[0] not in left_out])
             _set(connection, "embedder", model.id)
             _set(connection, "embedded", str(end))
             _set(connection, "embedding", self._mine())
@@ -250,14 +240,19 @@ class Worker:
     def _mine(self) -> str:
         return f"{self._token} {time.time() + _HELD_SECONDS:.0f}"
 
-    def _hold(self) -> bool:
-        """Say that this process is at work, for so long as a slice may take. Whether no other is."""
+    def _hold(self) -> str | None:
+        """Say that this process is at work, for so long as a slice may take.
+
+        Returns:
+            The mark up to which all have their vectors now; None where another is at work.
+        """
         with self.database.write() as connection:
-            if _held_by_other(state(connection).get("embedding", ""), self._token):
-                return False
+            now = state(connection)
+            if _held_by_other(now.get("embedding", ""), self._token):
+                return None
             self._holding = True
             _set(connection, "embedding", self._mine())
-            return True
+            return now.get("embedded", "0")
 
     def _let_go(self) -> None:
         if not self._holding:
@@ -271,9 +266,13 @@ class Worker:
 
 
 def _held_by_other(claim: str, token: str) -> bool:
-    """Whether another worker's claim is in force. One that ends later than any can is of a clock that went wrong."""
+    """Whether another worker's claim is in force.
+
+    One that ends later than any can is of a clock that went wrong; one without a time is damaged, and nobody's.
+    """
     holder, _, until = claim.partition(" ")
-    return holder not in ("", token) and 0 < float(until or 0) - time.time() <= _HELD_SECONDS + 1
+    known = until.isascii() and until.isdigit() and len(until) < _DIGITS
+    return holder not in ("", token) and known and 0 < int(until) - time.time() <= _HELD_SECONDS + 1
 
 
 def choose(database: Database, model: Embedder) -> None:
@@ -285,14 +284,19 @@ def choose(database: Database, model: Embedder) -> None:
 
 
 def _texts(connection: apsw.Connection, records: set[int]) -> list[tuple[int, str, str]]:
-    there = _named(
-        connection, "SELECT DISTINCT record FROM vector WHERE record IN (SELECT value FROM json_each(?))", records
-    )
-    return passages.texts(connection, sorted(records - there))
+    return passages.texts(connection, sorted(records - _with_vectors(connection, records)))
 
 
-def _named(connection: apsw.Connection, sql: str, records: set[int], *more: int) -> set[int]:
-    return {int(found) for (found,) in connection.execute(sql, (named(records), *more))}
+def _changed(connection: apsw.Connection, records: set[int], after: int) -> set[int]:
+    """Which of these records an event after this one changed."""
+    sql = "SELECT DISTINCT record FROM event WHERE record IN (SELECT value FROM json_each(?)) AND seq > ?"
+    return {int(record) for (record,) in connection.execute(sql, (named(records), after))}
+
+
+def _with_vectors(connection: apsw.Connection, records: set[int]) -> set[int]:
+    """Which of these records have vectors."""
+    sql = "SELECT DISTINCT record FROM vector WHERE record IN (SELECT value FROM json_each(?))"
+    return {int(record) for (record,) in connection.execute(sql, (named(records),))}
 
 
 def _set(connection: apsw.Connection, name: str, value: str) -> None:

@@ -211,10 +211,11 @@ class _Narrowing:
         return Narrowed(where, tuple(values), self.project, others, notes, bound, self.alone, self.beside)
 
 
-def vacuous(view: View, to: Narrowed) -> bool:
+def _vacuous(view: View, to: Narrowed) -> bool:
     """Whether every record with text passes: nothing is asked but a project, and it is the only one."""
-    alone = "SELECT count(*) FROM (SELECT 1 FROM project LIMIT 2)"
-    return not to.others and (to.project is None or (view.number(alone) == 1 and to.project == view.known_project > 0))
+    return not to.others and (
+        to.project is None or (not several_projects(view) and to.project == view.known_project > 0)
+    )
 
 
 def known(view: View, to: Narrowed) -> Narrowed:
@@ -222,12 +223,12 @@ def known(view: View, to: Narrowed) -> Narrowed:
 
     A search that looks at thousands of candidates need not read each of them then.
     """
-    if vacuous(view, to):
+    if _vacuous(view, to):
         return evolve(to, everything=True)
     if to.notes is None:
         found = None if to.project is None else _of_project(view, to.project, min(_SMALL, view.seq // _SHARE))
     else:
-        found = only_records(view, to, _SMALL)
+        found = _only_records(view, to, _SMALL)
     return to if found is None else evolve(to, only=frozenset(found))
 
 
@@ -243,7 +244,7 @@ def passing_ids(view: View, ids: Sequence[int], to: Narrowed, most: int = -1) ->
     SELECT best.id FROM (SELECT value AS id, key AS place FROM json_each(?)) AS best {_TABLES}
     WHERE {to.where} ORDER BY best.place LIMIT ?
     """
-    return [record for (record,) in view.rows(sql, [json.dumps(list(ids)), *to.values, most])]
+    return [record for (record,) in view.rows(sql, [named(ids), *to.values, most])]
 
 
 def passing(view: View, ids: Sequence[int], to: Narrowed, most: int = -1) -> list[Match]:
@@ -259,7 +260,7 @@ def passing(view: View, ids: Sequence[int], to: Narrowed, most: int = -1) -> lis
     FROM (SELECT value AS id, key AS place FROM json_each(?)) AS best {_TABLES}
     WHERE {to.where} ORDER BY best.place LIMIT ?
     """
-    rows = view.rows(sql, [json.dumps(list(ids)), *to.values, most])
+    rows = view.rows(sql, [named(ids), *to.values, most])
     return [found for found in map(_found, rows) if found is not None]
 
 
@@ -286,7 +287,7 @@ def _found(row: tuple[Any, ...]) -> Match | None:
     return None
 
 
-def only_records(view: View, to: Narrowed, most: int) -> list[int] | None:
+def _only_records(view: View, to: Narrowed, most: int) -> list[int] | None:
     """The ids of the only records that may pass, where an index knows them and they are not more than `most`."""
     if to.notes is None:
         return None
@@ -295,7 +296,7 @@ def only_records(view: View, to: Narrowed, most: int) -> list[int] | None:
         return None
     if to.alone:
         return notes
-    listed = json.dumps(notes)
+    listed = named(notes)
     found: list[int] = [*notes, *([] if to.beside is None else [to.beside])]
     for table, column in (("item", "note"), ("summary", "note"), ("checkpoint", "task")):
         sql = f"SELECT id FROM {table} WHERE {column} IN (SELECT value FROM json_each(?)) LIMIT ?"
@@ -322,6 +323,11 @@ def _of_project(view: View, project: int, most: int) -> list[int] | None:
 def named(ids: Iterable[int]) -> str:
     """Ids as the JSON list that queries take."""
     return json.dumps(list(ids))
+
+
+def several_projects(view: View) -> bool:
+    """Whether the store has more than one project."""
+    return view.number("SELECT count(*) FROM (SELECT 1 FROM project LIMIT 2)") > 1
 
 
 def in_project(view: View, records: Sequence[int], project: int) -> int:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from attrs import evolve, field, frozen
 
 from agentmem.engine.database import Database
-from agentmem.errors import AgentMemError, shown
-from agentmem.recall import checked, embedding, filters, passages, vectors
+from agentmem.errors import AgentMemError, ModelDamaged, ModelMissing, shown
+from agentmem.recall import checked, embedding, filters, loading, passages, vectors
 from agentmem.recall.filters import Narrowed
 from agentmem.recall.vectors import Index, Near
 from agentmem.records import cleaning
@@ -30,9 +30,7 @@ from agentmem.types import Unset
 
 if TYPE_CHECKING:
     from agentmem.recall.codes import Filter, Floats
-    from agentmem.recall.embedder import Embedder
-
-    EmbedderChoice: TypeAlias = Embedder | str | os.PathLike[str] | None | Unset
+    from agentmem.recall.embedder import Embedder, EmbedderChoice
 
 __all__ = ["Asked", "Meaning", "State"]
 
@@ -48,6 +46,7 @@ _KEPT: Final = 256  # of these, and of queries, in memory
 _MORE: Final = 4
 _FEW: Final = 1000  # records whose vectors are read rather than the codes of all
 _WINDOWS: Final = 4  # looked at for each record that is wanted, which may have several
+_ESTIMATE: Final = 0.08  # by how much the estimate by codes may be off
 _STEP_SECONDS: Final = 0.2  # between two looks at how far the worker is
 
 
@@ -96,7 +95,7 @@ class Meaning:
         asked = self.vector(view, query)
         if asked.vector is None:
             return asked
-        waiting = embedding.pending(view.connection, 1001)
+        waiting = embedding.pending(view.connection)
         if not waiting:
             return asked
         try:
@@ -219,11 +218,12 @@ class Meaning:
         if self._choice is None:
             return None
         with self._lock:
-            if self._failed is not None:  # once a process: a model does not come by itself
+            if isinstance(self._failed, (ModelMissing, ModelDamaged)):  # a model does not come by itself
                 raise self._failed
             if self._model is None:
                 try:
-                    self._model = _embedder(self._choice)
+                    with loading.alone():
+                        self._model = _embedder(self._choice)
                 except AgentMemError as error:
                     self._failed = error
                     raise
@@ -339,7 +339,7 @@ class Meaning:
         begun, last = self._reached()
         reached = begun
         while reached < last:
-            fresh = self.work()
+            started = self.work()
             worker = self._worker
             if worker is None:
                 return False  # opened for reading
@@ -352,7 +352,7 @@ class Meaning:
                 if reached >= last or (deadline is not None and time.monotonic() >= deadline):
                     return reached >= last
             reached, _ = self._reached()
-            if fresh or worker.stopped:
+            if started or worker.stopped:
                 break  # a whole run of it: what is not done now can't be
         return reached >= last
 
@@ -406,13 +406,9 @@ class Meaning:
             self._worker.forked()
 
 
-# By how much the estimate by codes may be off.
-_ESTIMATE: Final = 0.08
 _OPEN: Final[weakref.WeakSet[Meaning]] = weakref.WeakSet()
 # Apart from these: one that is dropped without being closed leaves a worker behind that still works on its last batch.
 _WORKERS: Final[weakref.WeakSet[embedding.Worker]] = weakref.WeakSet()
-
-
 _watched: Final[list[bool]] = []
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from attrs import evolve
+
 from agentmem.errors import InvalidInput, ModelDamaged, ModelMissing, shown
 from agentmem.recall.model_folder import Folder, Pooling, read_folder
 from agentmem.recall.tokens import OVERLAP_TOKENS, Tokens, packages_missing
@@ -67,8 +69,6 @@ class OnnxEmbedder:
         query_prompt: str | None = None,
         text_prompt: str | None = None,
     ) -> None:
-        from attrs import evolve
-
         folder = read_folder(Path(path))
         given: dict[str, Any] = {"max_tokens": max_tokens, "query_prompt": query_prompt, "text_prompt": text_prompt}
         self._begin(evolve(folder, **{name: value for name, value in given.items() if value is not None}), threads)
@@ -125,7 +125,9 @@ class OnnxEmbedder:
         """
         return self._here.tokens.knows(texts)
 
-    def windows(self, text: str, *, size: int | None = None, overlap: int = OVERLAP_TOKENS) -> list[tuple[int, int]]:
+    def windows(
+        self, text: str, *, size: int | None = None, overlap: int = OVERLAP_TOKENS, before: str = ""
+    ) -> list[tuple[int, int]]:
         """The pieces of a text that the model reads in one go, in order, as (start, end) in characters.
 
         Cut between words, at the end of a paragraph or sentence if there is one in the last quarter.
@@ -134,10 +136,12 @@ class OnnxEmbedder:
             text: Any text.
             size: The most tokens of a piece; by default as many as the model reads.
             overlap: Tokens that a piece shares with the one before, at most; never more than half of a piece.
+            before: What stands before each piece when it is embedded; it takes half of the room at most.
         """
         tokens = self._here.tokens
         room = self._folder.max_tokens - tokens.around - tokens.count(self._folder.text_prompt)
-        most = max(1, min(size or room, room))
+        left = max(room // 2, room - tokens.count(f"{before}\n")) if before else room
+        most = max(1, min(size or left, left))
         return tokens.windows(text, size=most, overlap=max(0, min(overlap, most // 2)))
 
     def load(self) -> None:
@@ -284,9 +288,7 @@ class _Graph:
             raise InvalidInput(f"The graph of {shown(folder.name)} asks for the input {shown(strange[0])}",
                                why=f"An embedder gives {', '.join(_INPUTS)}.", next="Use another export.")  # fmt: skip
         self._output, self._pooled = _output(self._session, folder)
-        width = self._session.get_outputs()[
-            [one.name for one in self._session.get_outputs()].index(self._output)
-        ].shape[-1]
+        width = next(one.shape[-1] for one in self._session.get_outputs() if one.name == self._output)
         self.dim = width if isinstance(width, int) else self._measured()
 
     @staticmethod
@@ -407,7 +409,7 @@ def _read(path: Path, sha256: str | None) -> bytes:
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
         raise ModelDamaged(f"The file {shown(path.name)} of the model is not the one that was released",
                            why="Its sha256 is another: it was changed, or written in part.",
-                           next="Install the package again. Until then recall works by words.")  # fmt: skip
+                           next="Install the package again. Until then recall goes by words.")  # fmt: skip
     return content
 
 

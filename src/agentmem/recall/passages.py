@@ -1,6 +1,6 @@
 """The text of a record that is embedded: its line, and the rest of it in windows as long as a model reads at once.
 
-The line stands before every window: a window out of the middle of a body says little by itself.
+The line stands before every window, which is shorter for it: a window out of the middle of a body says little by itself.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ from agentmem.recall.filters import named
 if TYPE_CHECKING:
     from agentmem.recall.embedder import Embedder
 
-WINDOW_TOKENS: Final = 200
-"""Tokens of a window beside the line before it."""
-OVERLAP_TOKENS: Final = 20
 _LINE_CHARS: Final = 200
 
 _LISTED: Final = "IN (SELECT value FROM json_each(?1))"
@@ -85,7 +82,7 @@ def windows(model: Embedder, texts: Iterable[tuple[int, str, str]], *, most: int
         if not body.strip():
             yield Window(record, 0, 0, line)
             continue
-        spans = checked.windows(model, body)
+        spans = checked.windows(model, body, begun)
         moved = len(body) - len(rest)
         for begin, finish in spans[:most]:
             piece = body[begin:finish]

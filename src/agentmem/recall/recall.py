@@ -27,7 +27,7 @@ _CANDIDATES: Final = 60  # of each side, or three times what is asked for
 _FAR: Final = 32  # events between two neighbours at most
 _FOLDED: Final = 3  # times the limit, of which repeats are sought
 _ROUNDS: Final = 3  # each of four times as many, while repeats take the places
-_LOUDER: Final = 1.5  # in company so many times the score
+_BESIDE_LEAST: Final = 1.5  # times the score by itself, from which the neighbour is named
 _DAY: Final = 86_400_000_000
 
 
@@ -128,7 +128,7 @@ def recall(view: View, meaning: Meaning, query: str, to: Narrowed, *, task: int 
     parsed = text.query(validate.text(query, "query", 4 * limits.QUERY_CHARS))
     asked = meaning.ask(view, query)
     to = filters.known(view, to)
-    search = _Search(view, meaning, asked, words.Asked(view, parsed.units, to.project), to)
+    search = _Search(view, meaning, asked, words.Weighted(view, parsed.units, to.project), to)
     most, part = max(_CANDIDATES, 3 * limit), max(_FOLDED * limit, 24)
     for _ in range(_ROUNDS):
         cut = search.begin(parsed.significant(), most)
@@ -154,7 +154,7 @@ def recall(view: View, meaning: Meaning, query: str, to: Narrowed, *, task: int 
 class _Search:
     """The candidates of one search."""
 
-    def __init__(self, view: View, meaning: Meaning, asked: Asked, by_words: words.Asked, to: Narrowed) -> None:
+    def __init__(self, view: View, meaning: Meaning, asked: Asked, by_words: words.Weighted, to: Narrowed) -> None:
         self.view = view
         self.meaning = meaning
         self.asked = asked
@@ -219,10 +219,10 @@ class _Search:
         if not one.relevant and not ranking.relevant(held.score, known):
             return None
         score = ranking.base(held.score, near)
-        return _Scored(record, score, self._louder(record, pair) if score > _LOUDER * one.base else None)
+        return _Scored(record, score, self._better(record, pair) if score > _BESIDE_LEAST * one.base else None)
 
-    def _louder(self, record: int, pair: Sequence[_Seen | None]) -> int | None:
-        """The neighbour that speaks for a record more than it does itself."""
+    def _better(self, record: int, pair: Sequence[_Seen | None]) -> int | None:
+        """The neighbour with the higher score by itself."""
         bases = [0.0 if other is None else other.base for other in pair]
         return self.beside[record][bases.index(max(bases))]
 

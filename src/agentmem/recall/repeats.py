@@ -31,12 +31,12 @@ T = TypeVar("T")
 COMPARED: Final = 4096
 """Characters up to which two texts are compared word by word. Longer ones are the same only if they are equal."""
 
-_RIVALS: Final = 8  # A hit is compared with so many of the same letters and digits; what equals one is found anyway.
+_OTHERS: Final = 8  # A hit is compared with so many of the same letters and digits; what equals one is found anyway.
 
 # Letters and digits that no difference on the list adds or takes away. Those of two texts that are the same are equal.
-_BONES: Final = b"bcfjkqxzBCFJKQXZ0123456789"
-_NO_BONES: Final = bytes(set(range(256)) - set(_BONES))
-_NO_HAN_BONES: Final = f"[^{HAN}]|[请了啦啊呀哦嘛喔噢哇哟]"
+_SKELETON: Final = b"bcfjkqxzBCFJKQXZ0123456789"
+_NO_SKELETON: Final = bytes(set(range(256)) - set(_SKELETON))
+_NO_HAN_SKELETON: Final = f"[^{HAN}]|[请了啦啊呀哦嘛喔噢哇哟]"
 
 
 def same(a: str, b: str) -> bool:
@@ -47,7 +47,7 @@ def same(a: str, b: str) -> bool:
     """
     if a == b:
         return True
-    if len(a) > COMPARED or len(b) > COMPARED or _bones(a) != _bones(b):
+    if len(a) > COMPARED or len(b) > COMPARED or _skeleton(a) != _skeleton(b):
         return False
     return _agree(read(a), read(b))
 
@@ -70,16 +70,16 @@ def fold(
     """
     kept: list[tuple[T, list[T]]] = []
     equal: dict[Hashable, int] = {}
-    rivals: dict[Hashable, list[tuple[int, _Lazy]]] = {}
+    compared: dict[Hashable, list[tuple[int, _Lazy]]] = {}
     for hit in hits:
         text, kind = text_of(hit), kind_of(hit)
         blank = not text or text.isspace()
         place = None if blank else equal.get((kind, text))
         if place is None and not blank and len(text) <= COMPARED:
-            others = rivals.setdefault((kind, _bones(text)), [])
+            others = compared.setdefault((kind, _skeleton(text)), [])
             mine = _Lazy(text)
             place = next((at for at, its in others if _agree(mine.reading, its.reading)), None)
-            if place is None and len(others) < _RIVALS:
+            if place is None and len(others) < _OTHERS:
                 others.append((len(kept), mine))
         if not blank:
             equal[kind, text] = len(kept) if place is None else place
@@ -91,7 +91,7 @@ def fold(
 
 
 class _Lazy:
-    """A text that is read when it is first compared: most have no rival."""
+    """A text that is read when it is first compared: most are compared with none."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -101,12 +101,12 @@ class _Lazy:
         return read(self.text)
 
 
-def _bones(text: str) -> tuple[bytes, str]:
+def _skeleton(text: str) -> tuple[bytes, str]:
     han = ""
     if not text.isascii():
         text = plain(text)
-        han = re.sub(_NO_HAN_BONES, "", text)
-    return text.encode("ascii", "ignore").translate(None, _NO_BONES).lower(), han
+        han = re.sub(_NO_HAN_SKELETON, "", text)
+    return text.encode("ascii", "ignore").translate(None, _NO_SKELETON).lower(), han
 
 
 # Comparing

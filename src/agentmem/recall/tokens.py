@@ -232,4 +232,4 @@ def _between(words: Sequence[int | None], place: int) -> bool:
 def packages_missing(error: ImportError) -> ModelMissing:
     """The error where NumPy, ONNX Runtime or tokenizers cannot be imported."""
     return ModelMissing("No text can be embedded: a package is missing", why=str(error),
-                        next="Install numpy, onnxruntime and tokenizers. Until then recall works by words.")  # fmt: skip
+                        next="Install numpy, onnxruntime and tokenizers. Until then recall goes by words.")  # fmt: skip

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from agentmem.recall.filters import named
+from agentmem.recall.filters import named, several_projects
 from agentmem.records.base import Source, View
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from agentmem.recall.codes import Codes, Filter, Floats
 
 _READ: Final = 20_000  # rows in one piece while the codes are read
@@ -66,7 +64,7 @@ class Index:
         with self._lock:
             now = view.seq
             changed = _changed(view, self._seq, now) if self._last and now > self._seq else []
-            apart = view.number("SELECT count(*) FROM (SELECT 1 FROM project LIMIT 2)") > 1
+            apart = several_projects(view)
             if changed is None or apart != self._apart:
                 self.codes = Codes(self.codes.dim)
                 self._last = 0
@@ -78,15 +76,13 @@ class Index:
             self._seq = max(self._seq, now)
 
     def _read_again(self, view: View, changed: Sequence[int]) -> None:
-        listed = named(changed)
-        if self._apart:
-            listed = named(record for (record,) in view.rows(_BELONGING, (listed,)))
+        records = [record for (record,) in view.rows(_BELONGING, (named(changed),))] if self._apart else changed
         self._read(
-            view, "vector.record IN (SELECT value FROM json_each(?)) AND vector.id <= ?", (listed, self._last),
-            replacing=_numbers(listed),
+            view, "vector.record IN (SELECT value FROM json_each(?)) AND vector.id <= ?", (named(records), self._last),
+            replacing=records,
         )  # fmt: skip
 
-    def _read(self, view: View, where: str, values: Sequence[Any], *, replacing: npt.NDArray[Any] | None = None) -> int:
+    def _read(self, view: View, where: str, values: Sequence[Any], *, replacing: Sequence[int] = ()) -> int:
         """Add the rows of the table that meet a condition, in place of those of the records `replacing`."""
         import numpy as np
 
@@ -98,10 +94,10 @@ class Index:
             self.codes.add(
                 np.array(ids, np.int64), np.array(records, np.int64), np.array(projects, np.int32),
                 np.frombuffer(b"".join(codes), np.int8).reshape(len(rows), self.codes.dim),
-                replacing=() if replacing is None else replacing,
+                replacing=replacing,
             )  # fmt: skip
             self._last = max(self._last, *ids)
-        elif replacing is not None:
+        elif replacing:
             self.codes.remove_records(replacing)
         return len(rows)
 
@@ -110,14 +106,6 @@ class Index:
         from agentmem.recall.codes import of_groups
 
         return None if project is None or not self._apart else of_groups([project])
-
-
-def _numbers(listed: str) -> npt.NDArray[Any]:
-    import json
-
-    import numpy as np
-
-    return np.array(json.loads(listed), np.int64)
 
 
 def _changed(view: View, after: int, until: int) -> list[int] | None:

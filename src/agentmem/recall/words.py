@@ -7,10 +7,11 @@ counts. How common a word is, is counted within the project that is searched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from operator import mul
-from typing import Any, Final
+from typing import Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from attrs import frozen
@@ -103,7 +104,7 @@ def _best(view: View, match: str, to: Narrowed, most: int) -> list[int]:
     return found
 
 
-class Asked:
+class Weighted:
     """A query's units with what each of them is worth in a project."""
 
     def __init__(self, view: View, units: Sequence[Unit], project: int | None) -> None:
@@ -186,8 +187,10 @@ class _Known:
 
 _SAMPLE: Final = 500
 _GROWN: Final = 1.2  # counts of common words are good until the store has so many times as many events
-# For each open file: what was counted, and the seq up to which that is good enough.
-_counted: Final[WeakKeyDictionary[Database, dict[tuple[int | None, str], tuple[int, int]]]] = WeakKeyDictionary()
+# By project and token: what was counted, and the seq up to which that is good enough.
+_Memo: TypeAlias = dict[tuple[int | None, str], tuple[int, int]]
+# That of each open file.
+_counted: Final[WeakKeyDictionary[Database, _Memo]] = WeakKeyDictionary()
 _MEMO: Final = 50_000
 _RECORDS: Final = "\n"  # no token: the number of all records
 
@@ -197,11 +200,11 @@ def _frequencies(view: View, units: Sequence[Unit], project: int | None) -> _Kno
     if len(memo) >= _MEMO:
         memo.clear()
     now = view.seq
-    if project is not None and view.number("SELECT count(*) FROM (SELECT 1 FROM project LIMIT 2)") < 2:
+    if project is not None and not filters.several_projects(view):
         project = None
     tokens = [rarity.token(unit) for unit in units]
     few = rarity.counts(view, [token for token in tokens if token is not None])
-    records = _remembered(memo, (project, _RECORDS), now, lambda: _records(view, project))
+    records = _remembered(memo, (project, _RECORDS), now, partial(_records, view, project))
     holding = []
     for token in tokens:
         if token is None:
@@ -209,11 +212,11 @@ def _frequencies(view: View, units: Sequence[Unit], project: int | None) -> _Kno
         elif few[token] == 0:
             holding.append(0)
         else:
-            holding.append(_remembered(memo, (project, token), now, lambda token=token: _holding(view, token, project)))
+            holding.append(_remembered(memo, (project, token), now, partial(_holding, view, token, project)))
     return _Known(records, holding)
 
 
-def _remembered(memo: dict[Any, tuple[int, int]], key: tuple[int | None, str], now: int, count: Any) -> int:
+def _remembered(memo: _Memo, key: tuple[int | None, str], now: int, count: Callable[[], int]) -> int:
     found, until = memo.get(key, (0, -1))
     if until < now:
         found = count()

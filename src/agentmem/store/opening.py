@@ -43,7 +43,7 @@ from agentmem.store.writing import WritingVerbs
 from agentmem.types import ORIGINS, UNSET, Actor, Origin, Ref, Unset
 
 if TYPE_CHECKING:
-    from agentmem.recall.meaning import EmbedderChoice
+    from agentmem.recall.embedder import EmbedderChoice
 
 
 class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, UpkeepVerbs):

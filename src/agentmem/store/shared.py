@@ -15,7 +15,8 @@ from agentmem.records.base import Binding, Leases, View
 from agentmem.types import UNSET, Unset
 
 if TYPE_CHECKING:
-    from agentmem.recall.meaning import EmbedderChoice, Meaning
+    from agentmem.recall.embedder import EmbedderChoice
+    from agentmem.recall.meaning import Meaning
 
 _SETTLED_SECONDS = 5.0  # a process that has been writing for so long embeds what it wrote; a shorter one leaves it
 

@@ -360,7 +360,7 @@ class UpkeepVerbs(Facade):
         validate.flag(tables, "tables")
         failed, codes_bytes = self._shared.embedding()
         with self._binding.reading() as view:
-            waiting = embedding.pending(view.connection, 1001)
+            waiting = embedding.pending(view.connection)
             return stats(
                 view, log=log, tables=tables, waiting=waiting, embedding_failed=failed, codes_bytes=codes_bytes
             )

@@ -11,7 +11,6 @@ import pytest
 from agentmem import Store
 
 sys.path.insert(0, str(Path(__file__).parent))
-pytest.register_assert_rewrite("toy")
 
 
 @pytest.fixture(autouse=True)

@@ -220,6 +220,23 @@ def test_what_is_understood(text: str, known: bool) -> None:
 # Where it cuts
 
 
+@pytest.mark.parametrize("line", ["", "Login", "kestrel 10.10.4.21:8443 0x7ffdeadbeef 9f2c1a77b0 " * 4])
+def test_windows_leave_room_for_the_line_before_them(line: str) -> None:
+    """Whatever stands before each window, all of the window is read with it."""
+    text = " ".join(f"alpha{number} tuned valve number {number}." for number in range(200))
+    model = shipped()
+    found = model.windows(text, before=line)
+    assert len(found) > 1
+    for begin, end in found:
+        assert model._here.tokens.count(f"{line}\n{text[begin:end]}") <= 254
+
+
+def test_a_line_takes_half_of_the_room_at_most() -> None:
+    """However long the line before them is, windows have at least half of what the model reads."""
+    text = "word " * 300
+    assert shipped().windows(text, before="line " * 500) == shipped().windows(text, size=127)
+
+
 @given(st.lists(st.one_of(ENGLISH, ANY), max_size=12).map("\n\n".join), st.integers(1, 60), st.integers(0, 80))
 @settings(max_examples=60, deadline=None)
 def test_windows_cover_the_text(text: str, size: int, overlap: int) -> None:

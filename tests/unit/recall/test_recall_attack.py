@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +27,7 @@ class Windowed(Toy):
         super().__init__()
         self.cut = cut
 
-    def windows(self, text: str) -> Any:
+    def windows(self, text: str, before: str) -> Any:
         return self.cut(text)
 
 
@@ -155,3 +159,67 @@ def test_a_long_query_over_long_texts_weighs_words_as_ever(plain: Store) -> None
     (hit,) = plain.recall(" ".join([*words, "rate-limit"])).hits
     assert hit.id == note.id
     assert set(hit.why.matched) == few >= {*words[:150:2], "rate-limit"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("embedding", "abc xyz"),
+        ("embedding", "a 1e999"),
+        ("embedding", "a b c"),
+        ("embedded", "9" * 30),
+        ("embedded", "-1"),
+    ],
+)
+def test_damaged_notes_on_the_work_hold_up_nobody(meant: Store, died: list[object], name: str, value: str) -> None:
+    """What cannot be the claim of a worker is nobody's; what cannot be an event is the first one."""
+    note = meant.notes.add("fact", "A kitten")
+    with meant.database.write() as connection:
+        connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
+    assert ids(embedded(meant).recall("feline")) == [note.id]
+    assert meant.stats().vectors == 1
+    assert died == []
+
+
+FORKS = """
+import os, signal, sys, threading
+from agentmem import Store
+
+signal.alarm(90)
+
+class Slow:
+    id, dim = "slow", 2
+    def __init__(self):
+        self.begun = threading.Event()
+    def embed(self, texts):
+        if os.getpid() == PARENT and list(texts) == ["ready"]:
+            import hang
+        return [[1.0, 1.0]] * len(texts)
+
+PARENT = os.getpid()
+model = Slow()
+store = Store.open(sys.argv[1], project="acme", key=bytes(32), embedder=model)
+store.notes.add("fact", "A kitten")
+store._shared.meaning.work()
+model.begun.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    import hang
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_while_a_model_is_loaded_waits_for_its_imports(tmp_path: Path) -> None:
+    """The child can import what another thread was importing, where it would wait for ever."""
+    (tmp_path / "hang.py").write_text("import sys, time\nsys.modules['__main__'].model.begun.set()\ntime.sleep(0.5)\n")
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "forked.db")],
+        env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.stdout.strip(), done.stderr, done.returncode) == ("7", "", 0)

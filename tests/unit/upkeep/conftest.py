@@ -10,7 +10,6 @@ import pytest
 
 # Tests of this folder import what they share from beside them, and the sight of decrypted pages from the tests of purges.
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "past")]
-pytest.register_assert_rewrite("damage")
 
 
 @pytest.fixture(autouse=True)

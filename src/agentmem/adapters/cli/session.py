@@ -17,7 +17,7 @@ from agentmem.types import UNSET
 
 if TYPE_CHECKING:
     from agentmem.engine.keys import Key
-    from agentmem.recall.meaning import EmbedderChoice
+    from agentmem.recall.embedder import EmbedderChoice
     from agentmem.store import Store
 
 Mode: TypeAlias = Literal["read", "write", "create"]
