@@ -33,7 +33,7 @@ __all__ = [
     "pragmas_set",
 ]
 
-_CACHE_KIB: Final = {"writer": 16 * 1024, "reader": 12 * 1024, "watcher": 256}  # one writer and four readers: 64 MiB
+_CACHE_KIB: Final = {"writer": 16 * 1024, "reader": 32 * 1024, "watcher": 256}
 _HAS_MOVED: Final = apsw.SQLITE_FCNTL_HAS_MOVED
 _WAL_KEPT_BYTES: Final = 16 * 1024 * 1024
 

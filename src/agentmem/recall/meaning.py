@@ -268,6 +268,24 @@ class Meaning:
                     self._queries.popitem(last=False)
         return known
 
+    def likeness(self, asked: Asked, texts: Sequence[str]) -> list[float]:
+        """The cosine of a query with each text; nothing where meaning takes no part, or the embedder fails now."""
+        if asked.vector is None or self._model is None or not texts:
+            return []
+        try:
+            return [float(vector @ asked.vector) for vector in checked.embedded(self._model, texts)]
+        except AgentMemError:
+            return []  # the places of an answer only: it is told all the same
+
+    def prepare(self, query: str) -> None:
+        """Load the model and embed a query before a reading begins, which is not to be open for so long."""
+        try:
+            model = self._loaded()
+            if model is not None and checked.known(model, query):
+                self._query(query)
+        except AgentMemError:
+            return  # `ask` meets it again, and says so
+
     def fresh(
         self, view: View, query: Floats, latest: Sequence[int], *, most: int = _FRESH_WINDOWS
     ) -> tuple[dict[int, Near], bool]:

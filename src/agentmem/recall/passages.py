@@ -5,6 +5,7 @@ The line stands before every window, which is shorter for it: a window out of th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _LINE_CHARS: Final = 200
 
+_SENTENCE_END: Final = r"(?<=[.!?])\s+|(?<=[。！？])|\n+"
 _LISTED: Final = "IN (SELECT value FROM json_each(?1))"
 _TEXTS: Final = f"""
 SELECT id, title, concat_ws(char(10), nullif(body, ''), why, basis), NULL FROM note WHERE title IS NOT NULL AND id {_LISTED}
@@ -87,3 +89,16 @@ def windows(model: Embedder, texts: Iterable[tuple[int, str, str]], *, most: int
         for begin, finish in spans[:most]:
             piece = body[begin:finish]
             yield Window(record, max(begin - moved, 0), max(finish - moved, 0), f"{begun}\n{piece}" if begun else piece)
+
+
+def parts(text: str, chars: int) -> list[tuple[int, int]]:
+    """The parts of a window, as (begin, finish): whole sentences or lines of at most so many characters; a longer one alone."""
+    ends = [*(found.end() for found in re.finditer(_SENTENCE_END, text)), len(text)]
+    found: list[tuple[int, int]] = []
+    begin = last = 0
+    for end in ends:
+        if end - begin > chars and last > begin:
+            found.append((begin, last))
+            begin = last
+        last = end
+    return [*found, (begin, len(text))]

@@ -7,6 +7,7 @@ limit below which nothing is relevant, and repeats, shown once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -23,7 +24,11 @@ from agentmem.types import Brief
 
 __all__ = ["Recalled", "RecalledHit", "Why", "recall"]
 
-_CANDIDATES: Final = 60  # of each side, or three times what is asked for
+_CANDIDATES: Final = 48  # of each side, or three times what is asked for
+_WIDENED: Final = 24  # of the best, at least: a smaller answer is the beginning of a larger one
+_LONG_CHARS: Final = 600  # of a window, from which on its nearest part is looked for
+_PART_CHARS: Final = 200
+_PLACED: Final = 3  # hits for which it is, so that no answer waits long
 _FAR: Final = 32  # events between two neighbours at most
 _FOLDED: Final = 3  # times the limit, of which repeats are sought
 _ROUNDS: Final = 3  # each of four times as many, while repeats take the places
@@ -132,7 +137,7 @@ def recall(view: View, meaning: Meaning, query: str, to: Narrowed, *, task: int 
     most, part = max(_CANDIDATES, 3 * limit), max(_FOLDED * limit, 24)
     for _ in range(_ROUNDS):
         cut = search.begin(parsed.significant(), most)
-        search.widen(2 * limit + 4)
+        search.widen(max(2 * limit, _WIDENED))
         scored = search.scored()
         ranked = _ordered(view, search, scored[:part], task)
         folded = repeats.fold(ranked, _text_of, _kind_of)
@@ -142,8 +147,14 @@ def recall(view: View, meaning: Meaning, query: str, to: Narrowed, *, task: int 
         most, part = 4 * most, 4 * part
     shown = folded[:limit]
     texts = {record: rest for record, _, rest in passages.texts(view.connection, [one.match.id for one, _ in shown])}
+    places = _places(meaning, asked, [one for one, _ in shown], texts)
     hits = tuple(
-        _hit(one, tuple(other.match.id for other in others), parsed, texts.get(one.match.id, ""))
+        _hit(
+            one,
+            tuple(other.match.id for other in others),
+            parsed,
+            places.get(one.match.id) or texts.get(one.match.id, ""),
+        )
         for one, others in shown
     )
     told = {record for hit in hits for record in (hit.id, *hit.repeats)}
@@ -342,16 +353,28 @@ def _hit(one: _Ranked, others: tuple[int, ...], query: text.Query, body: str) ->
     )
     brief = Brief(match.id, match.type, match.kind, match.status, match.title, match.origin)
     return RecalledHit(
-        round(one.score, 6), brief, _snippet(body, held, near, query), why, one.superseded_by, one.contradicted_by,
-        others, match.project,
+        round(one.score, 6), brief, text.snippet(body, query), why, one.superseded_by, one.contradicted_by, others,
+        match.project,
     )  # fmt: skip
 
 
-def _snippet(body: str, held: words.Held, near: Near | None, query: text.Query) -> str:
-    """The place of the text after the line where the words stand, or of the window that is nearest."""
-    if not held.score and near is not None and near.finish > near.begin:
-        body = body[near.begin : near.finish]
-    return text.snippet(body, query)
+def _places(meaning: Meaning, asked: Asked, shown: Sequence[_Ranked], texts: Mapping[int, str]) -> dict[int, str]:
+    """Of the hits that hold no word of the query the windows that are nearest to it; of long ones the nearest part."""
+    windows = {
+        one.match.id: texts[one.match.id][one.seen.near.begin : one.seen.near.finish]
+        for one in shown
+        if one.seen.near is not None and not one.seen.words.score and one.match.id in texts
+    }
+    parts = {
+        record: passages.parts(window, _PART_CHARS)
+        for record, window in [pair for pair in windows.items() if len(pair[1]) > _LONG_CHARS][:_PLACED]
+    }
+    pieces = [windows[record][begin:finish] for record, spans in parts.items() for begin, finish in spans]
+    cosines = iter(meaning.likeness(asked, pieces))
+    for record, spans in parts.items():
+        best = max(zip(itertools.islice(cosines, len(spans)), spans, strict=False), default=(0.0, (0, 0)))
+        windows[record] = windows[record][best[1][0] :]
+    return windows
 
 
 def _because(asked: Asked) -> str:

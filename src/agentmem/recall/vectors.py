@@ -87,8 +87,12 @@ class Index:
         import numpy as np
 
         project, tables = (_PROJECT, _PROJECTS) if self._apart else ("0", "")
-        sql = f"SELECT vector.id, vector.record, {project}, vector.code FROM vector {tables} WHERE {where}"
-        rows = view.rows(sql, values)
+        # A code of another length is of another embedder under the same id, or damaged: verify tells of it.
+        sql = f"""
+        SELECT vector.id, vector.record, {project}, vector.code FROM vector {tables}
+        WHERE octet_length(vector.code) = ? AND {where}
+        """
+        rows = view.rows(sql, (self.codes.dim, *values))
         if rows:
             ids, records, projects, codes = zip(*rows, strict=True)
             self.codes.add(
@@ -121,8 +125,12 @@ def cosines(source: Source, query: Floats, *, ids: Iterable[int] = (), records: 
 
     from agentmem.recall.codes import rescore
 
-    sql = "SELECT record, begin, finish, scale, code FROM vector WHERE {} IN (SELECT value FROM json_each(?))"
-    rows = source.rows(sql.format("id"), (named(ids),)) + source.rows(sql.format("record"), (named(records),))
+    sql = """
+    SELECT record, begin, finish, scale, code FROM vector
+    WHERE {} IN (SELECT value FROM json_each(?)) AND octet_length(code) = ? AND scale < 1
+    """
+    rows = source.rows(sql.format("id"), (named(ids), len(query)))
+    rows += source.rows(sql.format("record"), (named(records), len(query)))
     if not rows:
         return {}
     codes = np.frombuffer(b"".join([row[4] for row in rows]), np.int8).reshape(len(rows), len(query))

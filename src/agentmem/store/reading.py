@@ -266,6 +266,8 @@ class ReadingVerbs(Facade):
 
         validate.whole(limit, "limit", 1, limits.PAGE)
         binding, everywhere = self._searched(project)
+        validate.text(query, "query", 4 * limits.QUERY_CHARS)
+        self._shared.meaning.prepare(query)
         with binding.reading() as view:
             to = filters.narrowed(
                 view, kind=kind, status=status, under=under, about=about, tag=tag, author=author, origin=origin,
