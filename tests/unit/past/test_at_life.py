@@ -188,6 +188,8 @@ print(len(before))
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that interrupt")
+# An interrupt that falls into the callback of a weak reference is only reported: Python has nobody to raise it for.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_leaves_nothing_half_folded(store: Store) -> None:
     """Wherever a fold is interrupted, the store and later views are as they should be."""
     with store.transaction():

@@ -454,7 +454,9 @@ def test_whatever_is_damaged_a_prefix_comes_out(path: Path, target: Path, seed: 
     try:
         made = salvaged(path, target, remainder=rest)
     except Corrupt as error:
-        assert "identity" in str(error)  # the page with the id of the store was cut off
+        # The page with the id of the store was cut off, or the very first event was hit: then nothing rests on a start.
+        assert "identity" in str(error) or "No log begins" in str(error)
+        assert not target.exists()
         return
     is_whole(target, made)
     assert sorted(kept(target)[0]["event"]) == [rows[seq] for seq in range(1, made.events + 1)]
