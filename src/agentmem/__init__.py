@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Corrupt,
         CredentialFound,
         DiskFull,
+        EmbedderFailed,
         Held,
         InvalidInput,
         IoFailed,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
         KeyMissing,
         LimitExceeded,
         MissingExtra,
+        ModelDamaged,
+        ModelMissing,
         NetworkFileSystem,
         NewerFile,
         NotAStore,
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
         WhereError,
         WrongKey,
     )
+    from agentmem.recall.embedder import Embedder
+    from agentmem.recall.onnx_embedder import OnnxEmbedder
     from agentmem.records.entity_writes import Result, Row
     from agentmem.records.note_writes import NewNote
     from agentmem.records.projects import default_project
@@ -63,6 +68,8 @@ __all__ = [
     "Corrupt",
     "CredentialFound",
     "DiskFull",
+    "Embedder",
+    "EmbedderFailed",
     "Entity",
     "Event",
     "Head",
@@ -74,6 +81,8 @@ __all__ = [
     "KeyMissing",
     "LimitExceeded",
     "MissingExtra",
+    "ModelDamaged",
+    "ModelMissing",
     "NetworkFileSystem",
     "NewNote",
     "NewerFile",
@@ -81,6 +90,7 @@ __all__ = [
     "NotFound",
     "NotInPast",
     "Note",
+    "OnnxEmbedder",
     "ReadOnly",
     "Receipt",
     "RequestMismatch",
@@ -105,11 +115,13 @@ __all__ = [
 # Where each public name is: the command line shows its help without loading the engine.
 _PLACES = {
     "agentmem.errors": (
-        "AgentMemError Busy CipherMissing Closed Conflict Corrupt CredentialFound DiskFull Held InvalidInput IoFailed "
-        "KeyChanged KeyMissing LimitExceeded MissingExtra NetworkFileSystem NewerFile NotAStore NotFound NotInPast "
-        "ReadOnly RequestMismatch StorageWarning StoreExists StoreMissing StoreReplaced UndoBlocked "
-        "WhereError WrongKey"
+        "AgentMemError Busy CipherMissing Closed Conflict Corrupt CredentialFound DiskFull EmbedderFailed Held "
+        "InvalidInput IoFailed KeyChanged KeyMissing LimitExceeded MissingExtra ModelDamaged ModelMissing "
+        "NetworkFileSystem NewerFile NotAStore NotFound NotInPast ReadOnly RequestMismatch StorageWarning StoreExists "
+        "StoreMissing StoreReplaced UndoBlocked WhereError WrongKey"
     ),
+    "agentmem.recall.embedder": "Embedder",
+    "agentmem.recall.onnx_embedder": "OnnxEmbedder",
     "agentmem.records.entity_writes": "Result Row",
     "agentmem.records.note_writes": "NewNote",
     "agentmem.records.projects": "default_project",

@@ -129,7 +129,7 @@ class Meaning:
         self._follow(view, index)
         allowed = None if to.everything else _allowed(to, index)
         codes = index.codes
-        count = 2 * most
+        count = most + most // 2
         found: dict[int, Near] = {}
         looked: set[int] = set()
         while True:

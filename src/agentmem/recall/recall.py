@@ -30,7 +30,7 @@ _LONG_CHARS: Final = 600  # of a window, from which on its nearest part is looke
 _PART_CHARS: Final = 200
 _PLACED: Final = 3  # hits for which it is, so that no answer waits long
 _FAR: Final = 32  # events between two neighbours at most
-_FOLDED: Final = 3  # times the limit, of which repeats are sought
+_FOLDED: Final = 2  # times the limit, of which repeats are sought
 _ROUNDS: Final = 3  # each of four times as many, while repeats take the places
 _BESIDE_LEAST: Final = 1.5  # times the score by itself, from which the neighbour is named
 _DAY: Final = 86_400_000_000
@@ -134,7 +134,7 @@ def recall(view: View, meaning: Meaning, query: str, to: Narrowed, *, task: int 
     asked = meaning.ask(view, query)
     to = filters.known(view, to)
     search = _Search(view, meaning, asked, words.Weighted(view, parsed.units, to.project), to)
-    most, part = max(_CANDIDATES, 3 * limit), max(_FOLDED * limit, 24)
+    most, part = max(_CANDIDATES, 3 * limit), max(_FOLDED * limit, 16)
     for _ in range(_ROUNDS):
         cut = search.begin(parsed.significant(), most)
         search.widen(max(2 * limit, _WIDENED))

@@ -88,8 +88,12 @@ class Shared:
 def _chosen(embedder: EmbedderChoice) -> EmbedderChoice:
     """The embedder of the environment where none was given."""
     named = os.environ.get("AGENTMEM_EMBEDDER", "")
-    if not isinstance(embedder, Unset) or named in ("", "shipped"):
+    if not isinstance(embedder, Unset) or not named:
         return embedder
+    if named == "shipped":
+        from agentmem.recall.embedder import shipped
+
+        return shipped()
     return None if named == "none" else named
 
 
