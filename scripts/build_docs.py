@@ -57,7 +57,10 @@ VERBS: dict[str, tuple[str, ...]] = {
     "The file": ("verify", "doctor", "salvage", "rekey", "stats", "wait_for_index"),
 }
 # Values outside agentmem.types: the module they are in, and their names.
-GIVEN: dict[str, tuple[str, ...]] = {"records": ("NewNote", "Row", "Result")}
+GIVEN: dict[str, tuple[str, ...]] = {
+    "records": ("NewNote", "Row", "Result"),
+    "recall": ("Embedder", "OnnxEmbedder"),
+}
 ANSWERS: dict[str, tuple[str, ...]] = {
     "context": ("Resume", "Left", "Step", "OpenItem", "ScopeLeft", "CheckLeft", "Missing"),
     "context.parts": ("TaskSummary", "Part", "Graph", "Node"),
@@ -230,16 +233,20 @@ def value(made: type, of: str = "") -> str:
     """One class of values: what it is, its fields with their types; `of` tells it from another of its name."""
     told = dict(_told(made))
     rows = []
-    for field in attrs.fields(made):
+    given = attrs.has(made)
+    for field in attrs.fields(made) if given else ():
         if field.name.startswith("_"):
             continue
         default = "" if field.default is attrs.NOTHING else _of_default(field.default)
         said = f": {told[field.name]}" if field.name in told else ""
         rows.append(f"- `{field.name}: {_type(field.type)}{default}`{said}")
     for name, member in vars(made).items():
-        if isinstance(member, property) and not name.startswith("_"):
-            rows.append(f"- `{name}`: {_first(member.__doc__)}")
-    text = prose(made.__doc__, without=("Args", "Attributes"))
+        if isinstance(member, property) and not name.startswith("_") and (given or name not in told):
+            rows.append(f"- `{name}`: {_first(member.__doc__)}".removesuffix(": "))
+        elif inspect.isfunction(member) and not given and not name.startswith("_"):
+            asked = str(inspect.signature(member)).replace("self, ", "").replace("self", "").replace("'", "")
+            rows.append(f"- `{name}{asked}`: {_first(member.__doc__)}")
+    text = prose(made.__doc__, without=("Args", "Attributes") if given else ())
     return f"### {made.__name__}{of}\n\n{text}\n\n" + "\n".join(rows) + "\n"
 
 
