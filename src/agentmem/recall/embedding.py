@@ -149,7 +149,8 @@ class Worker:
     def _run(self) -> None:
         try:
             model = self._settle()
-            while model is not None and not self._stop.is_set() and self._step(model):
+            # Once in any case: processes that recall and end at once would leave all of it to each other for ever.
+            while model is not None and self._step(model) and not self._stop.is_set():
                 pass
             self.failed = None
         except AgentMemError as error:
@@ -201,9 +202,10 @@ class Worker:
 
         rows: list[_Row] = []
         windows = passages.windows(model, texts)
-        until = time.monotonic() + _SLICE_SECONDS
+        begun, until = False, time.monotonic() + _SLICE_SECONDS
         while part := list(itertools.islice(windows, _BATCH)):
-            stopped = self._stop.is_set()
+            stopped = begun and self._stop.is_set()
+            begun = True
             if stopped or time.monotonic() > until:
                 done = [row for row in rows if row[0] != part[0].record]
                 if done or stopped:

@@ -72,7 +72,8 @@ class Shared:
 
     def close(self) -> None:
         """End what goes on in the background, then close the file."""
-        if self._meaning is not None:
+        # Inside a transaction the file refuses: the store goes on then, and what it knows of texts has to obey a purge.
+        if self._meaning is not None and not self.database.in_write():
             self._meaning.close()
         self.database.close()
 

@@ -140,12 +140,12 @@ def test_index_has_everything_embedded(cli: Any, car: str) -> None:
 
 def test_index_says_what_is_left_and_why(cli: Any, car: str, tmp_path: Path) -> None:
     """Without the time for it, or without a model, the exit code is 1, and the records are as they were."""
-    told = cli.run("index", "--timeout", "0", code=Exit.FAILURE)
-    assert "not whole" in told.stderr
-    assert "2 changed since" in told.stdout
     told = cli.run("index", "--embedder", str(tmp_path / "nowhere"), code=Exit.FAILURE)
     assert "nowhere" in told.stderr
     assert not cli.json("index", "--read-only", code=Exit.FAILURE)["whole"]
+    told = cli.run("index", "--timeout", "0", code=Exit.FAILURE)
+    assert "not whole" in told.stderr
+    assert "2 changed since" in told.stdout
     assert cli.json("index", "--embedder", "none")["whole"]
     cli.run("index", "--timeout", "-1", code=Exit.USAGE)
     assert cli.json("verify")["sound"]

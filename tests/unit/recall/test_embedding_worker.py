@@ -16,7 +16,7 @@ import pytest
 from toy import Gated, Toy
 from vector_rows import held, meta, raw, wanted, written
 
-from agentmem import Store
+from agentmem import Conflict, Store
 from agentmem.recall import embedding
 from agentmem.store import shared
 
@@ -231,6 +231,38 @@ def test_close_waits_for_the_batch_at_work(opened: Callable[..., Store]) -> None
     again = opened(embedder=Toy())
     assert again.wait_for_index()
     assert held(again) == wanted(again, Toy())
+
+
+def test_a_worker_that_is_stopped_at_once_does_one_batch(
+    opened: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However soon a process ends after its recall, it leaves less to the next, not all of it for ever."""
+    monkeypatch.setattr(embedding, "_BATCH", 4)
+    store = opened(embedder=None)
+    ids = facts(store, 10)
+    for done in (4, 8, 10):
+        worker = embedding.Worker(store._shared.database, Toy)
+        worker._stop.set()
+        worker._run()
+        assert {record for record, *_ in held(store)} == set(ids[:done])
+    assert int(meta(store, "embedded") or 0) == ids[-1]
+    assert meta(store, "embedding") is None
+
+
+def test_a_close_that_is_refused_leaves_all_as_it_was(opened: Callable[..., Store]) -> None:
+    """Inside a transaction a store is not closed: its worker works on, and a purge still empties its memory."""
+    store = opened(embedder=Toy())
+    secret, *_ = facts(store, 3)
+    with store.transaction():
+        store.recall("observation 0")
+        with pytest.raises(Conflict):
+            store.close()
+    assert store.wait_for_index()
+    store.forget(secret)
+    assert not store._shared.meaning._queries
+    facts(store, 1)
+    assert store.wait_for_index()
+    assert held(store) == wanted(store, Toy())
 
 
 def test_a_closed_store_begins_no_work(opened: Callable[..., Store]) -> None:
