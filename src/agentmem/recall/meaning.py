@@ -116,7 +116,9 @@ class Meaning:
         assert self._model is not None  # or it would not be ready
         try:
             if not checked.known(self._model, query):
-                return Asked("unknown", f"{shown(self._model.id)} does not know the language of the query")
+                return Asked(
+                    "unknown", f"{shown(self._model.id.partition(':')[0])} does not know the language of the query"
+                )
             return Asked("used", "", self._query(query))
         except AgentMemError as error:
             return Asked(_state_of(error), str(error))

@@ -56,7 +56,7 @@ _WORDS_LEAST: Final = 0.1
 _BASE_LEAST: Final = 0.3
 MEANING_SOUGHT: Final = 0.15
 """Records less near than this are no candidates."""
-BESIDE_BEST: Final = 0.2
+BESIDE_BEST: Final = 0.3
 """Less than this part of the best score is not relevant beside it."""
 
 

@@ -41,9 +41,9 @@ class Why:
     """What speaks for a hit.
 
     Attributes:
-        words: How much of the query it holds, about 1 for all of it; 0 for none.
+        words: How much of the query it holds: 1 for all of it once, more in its title; 0 for none.
         meaning: Its cosine with the query; None where meaning did not take part.
-        matched: The words of the query that it holds, in their order.
+        matched: The words of the query that it holds, themselves or in another form, in their order.
         beside: The record before or after it that speaks for it more than itself; None for none.
         supersedes: The hit that it supersedes, by which it was found; None where it was found by itself.
         in_task: Whether it was lifted because it belongs to the task.
@@ -346,7 +346,7 @@ def _hit(one: _Ranked, others: tuple[int, ...], query: text.Query, body: str) ->
     why = Why(
         round(held.score, 3),
         None if near is None else round(near.cosine, 3),
-        tuple(unit.text for unit, part in zip(query.units, held.each, strict=False) if part and not unit.stop),
+        tuple(unit.text for unit, whole in zip(query.units, held.whole, strict=False) if whole and not unit.stop),
         one.beside,
         one.supersedes,
         one.in_task,
@@ -381,7 +381,8 @@ def _because(asked: Asked) -> str:
     if asked.state != "used":
         return asked.why
     if not asked.whole:
-        return f"{asked.pending if asked.pending <= 1000 else '1000+'} records wait to be embedded; by words they are found"
+        number = str(asked.pending) if asked.pending <= limits.COUNT_EXACT else f"{limits.COUNT_EXACT}+"
+        return f"{number} records wait to be embedded, by words they are found; wait_for_index() embeds them"
     return ""
 
 

@@ -28,7 +28,7 @@ from agentmem.text import Unit
 _TITLE: Final = 3.0  # what one in the title counts
 _STEM: Final = 0.95  # another form of the word
 _BEGUN: Final = 0.8  # a word that begins like it
-_PARTS: Final = 0.8  # all parts of a compound that are words of their own, wherever they stand
+_PARTS: Final = 0.8  # all parts of a compound, wherever they stand; of some of them the square of their share
 _PIECES: Final = 4000  # candidates filtered in one piece at most
 _SCORED: Final = 300  # records that are scored one by one in less time than it takes to find the best of them
 _FEW: Final = 10  # with fewer candidates those by common words are looked at as well
@@ -41,15 +41,17 @@ class Held:
     """How much of a query a record holds.
 
     Attributes:
-        score: About 1 for all of it once.
+        score: 1 for all of it once in a text of usual length; more where it stands in the title, or again.
         each: How much it holds of each unit, by the place of the unit in the query; 0 for none.
+        whole: Whether it holds each unit itself or another form of it, and not only parts of it.
     """
 
     score: float
     each: tuple[float, ...]
+    whole: tuple[bool, ...]
 
 
-NOTHING: Final = Held(0.0, ())
+NOTHING: Final = Held(0.0, (), ())
 
 
 def candidates(view: View, units: Sequence[Unit], to: Narrowed, most: int) -> list[int]:
@@ -132,21 +134,24 @@ class Weighted:
         length = min(head.count(" ") + rest.count(" ") - 3, _LONGEST)
         # Each look for a term that is not there reads all of the text.
         there = {*title.split(), *rest.split()} if len(self._terms) * len(rest) > _MUCH else None
-        each = []
+
+        def counted(term: str) -> float:
+            if there is not None and term[-1] == " " and not there.issuperset(term.split()):
+                return 0.0
+            often = _TITLE * head.count(term) if term in head else 0.0
+            if term in rest:
+                often += rest.count(term)
+            return ranking.saturated(often, length) if often else 0.0
+
+        each, whole = [], []
         for terms in self._terms:
-            best = 0.0
-            for term, worth in terms:
-                if there is not None and term[-1] == " " and not there.issuperset(term.split()):
-                    continue
-                often = 0.0
-                if term in head:
-                    often = _TITLE * head.count(term)
-                if term in rest:
-                    often += rest.count(term)
-                if often:
-                    best = max(best, worth * ranking.saturated(often, length))
+            best = max([worth * counted(term) for term, worth in terms.forms], default=0.0)
+            whole.append(best > 0)
+            if terms.parts and best < _PARTS:
+                share = sum([min(counted(part), 1.0) for part in terms.parts]) / max(len(terms.parts), 2)
+                best = max(best, _PARTS * share * share)
             each.append(best)
-        return self._sum(each) if any(each) else NOTHING
+        return self._sum(each, whole) if any(each) else NOTHING
 
     def together(self, own: Held, before: Held, after: Held) -> Held:
         """How much of the query a record holds together with the records before and after it."""
@@ -155,26 +160,36 @@ class Weighted:
             [
                 max(mine, ranking.HELD_BEFORE * earlier, ranking.HELD_AFTER * later)
                 for mine, earlier, later in zip(*of, strict=True)
-            ]
+            ],
+            own.whole,
         )
 
-    def _sum(self, each: Sequence[float]) -> Held:
-        return Held(sum(map(mul, self._worth, each)) / self._all, tuple(each))
+    def _sum(self, each: Sequence[float], whole: Iterable[bool]) -> Held:
+        return Held(sum(map(mul, self._worth, each)) / self._all, tuple(each), tuple(whole))
 
 
-def _terms(unit: Unit, *, seen: bool) -> list[tuple[str, float]]:
-    """What a text holds that holds a unit, as it stands between blanks, and what that counts."""
-    terms: dict[str, float] = {}
+@frozen
+class _Terms:
+    """What a text holds that holds a unit, as it stands between blanks.
+
+    Attributes:
+        forms: The unit itself and other forms of it, and what each counts.
+        parts: The parts of a compound.
+    """
+
+    forms: list[tuple[str, float]]
+    parts: list[str]
+
+
+def _terms(unit: Unit, *, seen: bool) -> _Terms:
+    forms: dict[str, float] = {}
     for place, phrase in enumerate(unit.phrases):
-        terms.setdefault(f" {phrase} ", 1.0 if place == 0 else _STEM)
-    parts = [one for one in unit.wide if one not in unit.phrases]
-    for part in parts:
-        terms.setdefault(f" {part} ", _PARTS / max(len(parts), 2))
+        forms.setdefault(f" {phrase} ", 1.0 if place == 0 else _STEM)
     # Of a script without stems every ending is another word; of a word that stands nowhere perhaps another one is meant.
     if not unit.phrases or not seen or not unit.text.isascii():
         for begun in unit.begins:
-            terms.setdefault(f" {begun}", 1.0 if not unit.phrases else _BEGUN)
-    return list(terms.items())
+            forms.setdefault(f" {begun}", 1.0 if not unit.phrases else _BEGUN)
+    return _Terms(list(forms.items()), [f" {part} " for part in unit.wide if part not in unit.phrases])
 
 
 @frozen
