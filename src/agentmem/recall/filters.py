@@ -232,6 +232,17 @@ def known(view: View, to: Narrowed) -> Narrowed:
     return to if found is None else evolve(to, only=frozenset(found))
 
 
+_ALL: Final = " UNION ALL ".join(
+    f"SELECT id FROM {table}" for table in ("note", "entity", "item", "checkpoint", "summary")
+)
+
+
+def scanned(view: View, to: Narrowed) -> Narrowed:
+    """The same with the ids of all records that pass, found by going over all of them."""
+    rows = view.rows(f"SELECT best.id FROM ({_ALL}) AS best {_TABLES} WHERE {to.where}", to.values)
+    return evolve(to, only=frozenset([record for (record,) in rows]))
+
+
 def passing_ids(view: View, ids: Sequence[int], to: Narrowed, most: int = -1) -> list[int]:
     """As `passing`, the ids alone."""
     if to.everything:

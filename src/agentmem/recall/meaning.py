@@ -41,6 +41,7 @@ the embedder raised an error."""
 
 _FRESH: Final = 16  # records without vectors that one answer embeds by itself
 _FRESH_WINDOWS: Final = 4  # of each
+_WALKED: Final = 4000  # vectors that are looked at one by one for some that pass
 _FRESH_IN_ALL: Final = 16
 _KEPT: Final = 256  # of these, and of queries, in memory
 _MORE: Final = 4
@@ -147,6 +148,10 @@ class Meaning:
             if ended or len(found) >= most:
                 break
             count *= _MORE
+            if count > _WALKED and to.others and to.only is None:
+                # Next to nothing passes: all that does is read off the tables, in their order, once.
+                to = filters.scanned(view, to)
+                allowed, count = _allowed(to, index), most + most // 2
         fresh = [record for record, one in asked.fresh.items() if one.cosine >= least]
         found |= {record: asked.fresh[record] for record in filters.passing_ids(view, fresh, to)}
         best = sorted(found, key=lambda record: (-found[record].cosine, -record))[:most]

@@ -62,6 +62,7 @@ def _same(store: Store, **asked: Any) -> filters.Narrowed:
         to = filters.narrowed(view, **asked)
         known = filters.known(view, to)
         assert filters.passing_ids(view, records, known) == filters.passing_ids(view, records, to)
+        assert filters.passing_ids(view, records, filters.scanned(view, to)) == filters.passing_ids(view, records, to)
         return known
 
 
