@@ -22,7 +22,8 @@ from vector_rows import held, meta, wanted
 
 RECALL = str(Path(__file__).parents[1] / "unit" / "recall")
 
-# `path` is the file; `say` tells the parent something, `wait` waits to be told to go on.
+# `path` is the file; `say` tells the parent something, `wait` waits to be told to go on; `begun` is set once `Slow`
+# embeds what stood in the file.
 PRELUDE = f"""
 import gc, json, os, signal, sys, threading, time
 sys.path.insert(0, {RECALL!r})
@@ -36,6 +37,13 @@ def wait():
 def opened(**options):
     given = {{"project": "acme", "key": bytes(range(32)), "durability": "normal", "embedder": Forgetful()}}
     return Store.open(path, **(given | options))
+begun = threading.Event()
+class Slow(Forgetful):
+    def embed(self, texts):
+        if len(texts) > 1:
+            begun.set()
+            time.sleep(0.01)
+        return super().embed(texts)
 """
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -158,13 +166,6 @@ def test_an_interpreter_ends_while_the_worker_works(path: Path, opened: Callable
     store = opened(embedder=None)
     facts(store, 400)
     script = f"""
-begun = threading.Event()
-class Slow(Forgetful):
-    def embed(self, texts):
-        if len(texts) > 1:
-            begun.set()
-            time.sleep(0.01)
-        return super().embed(texts)
 store = opened(embedder=Slow())
 store.recall("observation 7")
 begun.wait()
@@ -204,13 +205,6 @@ def test_a_fork_while_the_worker_works(path: Path, opened: Callable[..., Store])
     store = opened(embedder=None)
     facts(store, 300)
     script = """
-begun = threading.Event()
-class Slow(Forgetful):
-    def embed(self, texts):
-        if len(texts) > 1:
-            begun.set()
-            time.sleep(0.01)
-        return super().embed(texts)
 store = opened(embedder=Slow())
 store.recall("observation 7")
 begun.wait()

@@ -23,15 +23,17 @@ _SMALL: Final = 20_000  # records that are listed so that a search looks at them
 _SHARE: Final = 16  # a project with more than one in so many events is not: to filter what was found costs less
 TYPES: Final = (*NOTE_KINDS, "entity", "item", "checkpoint", "summary")
 
-_TABLES: Final = """
-LEFT JOIN note ON note.id = best.id
-LEFT JOIN entity ON entity.id = best.id
-LEFT JOIN item ON item.id = best.id
-LEFT JOIN checkpoint ON checkpoint.id = best.id
-LEFT JOIN summary ON summary.id = best.id
+_JOINS: Final = """
+LEFT JOIN note ON note.id = {of}
+LEFT JOIN entity ON entity.id = {of}
+LEFT JOIN item ON item.id = {of}
+LEFT JOIN checkpoint ON checkpoint.id = {of}
+LEFT JOIN summary ON summary.id = {of}
 LEFT JOIN note AS owner ON owner.id = coalesce(item.note, summary.note, checkpoint.task)
 """
-_PROJECT: Final = "coalesce(note.project, entity.project, owner.project, checkpoint.project)"
+_TABLES: Final = _JOINS.format(of="best.id")
+VECTOR_TABLES: Final = _JOINS.format(of="vector.record")  # the same for the record of a vector
+PROJECT: Final = "coalesce(note.project, entity.project, owner.project, checkpoint.project)"
 _STATUS: Final = "coalesce(note.status, entity.status, CASE item.done WHEN 1 THEN 'done' WHEN 0 THEN 'open' END)"
 _ORIGIN: Final = "coalesce(note.origin, entity.origin, item.origin, checkpoint.origin, summary.origin)"
 # An item has neither author nor time of its own: those of the event that made it.
@@ -205,7 +207,7 @@ class _Narrowing:
         conditions, values = self.conditions, self.values
         others = bool(conditions)
         if self.project is not None:
-            conditions, values = [f"{_PROJECT} = ?", *conditions], [self.project, *values]
+            conditions, values = [f"{PROJECT} = ?", *conditions], [self.project, *values]
         notes, bound = self.notes or (None, ())
         where = " AND ".join(conditions) or "TRUE"
         return Narrowed(where, tuple(values), self.project, others, notes, bound, self.alone, self.beside)
@@ -265,7 +267,7 @@ def passing(view: View, ids: Sequence[int], to: Narrowed, most: int = -1) -> lis
            entity.type, entity.status, entity.key, entity.attrs,
            item.note || '.' || item.number, item.text,
            checkpoint.text, concat_ws(char(10), summary.result, summary.work), owner.title,
-           {_ORIGIN}, {_PROJECT}, coalesce(note.confidence, entity.confidence, summary.confidence), {_CHANGED},
+           {_ORIGIN}, {PROJECT}, coalesce(note.confidence, entity.confidence, summary.confidence), {_CHANGED},
            coalesce(note.entity, owner.entity), coalesce(note.parent, owner.id, entity.parent), item.done, summary.id,
            owner.origin
     FROM (SELECT value AS id, key AS place FROM json_each(?)) AS best {_TABLES}
@@ -343,5 +345,5 @@ def several_projects(view: View) -> bool:
 
 def in_project(view: View, records: Sequence[int], project: int) -> int:
     """How many of these records are in a project."""
-    sql = f"SELECT count(*) FROM (SELECT value AS id FROM json_each(?)) AS best {_TABLES} WHERE {_PROJECT} = ?"
+    sql = f"SELECT count(*) FROM (SELECT value AS id FROM json_each(?)) AS best {_TABLES} WHERE {PROJECT} = ?"
     return view.number(sql, (named(records), project))

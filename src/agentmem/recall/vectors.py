@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from agentmem.recall.filters import named, several_projects
+from agentmem.recall.filters import PROJECT, VECTOR_TABLES, named, several_projects
 from agentmem.records.base import Source, View
 
 if TYPE_CHECKING:
@@ -20,15 +20,6 @@ if TYPE_CHECKING:
 
 _READ: Final = 20_000  # rows in one piece while the codes are read
 _CHANGED: Final = 2000  # records that changed since: beyond, reading all anew costs no more
-_PROJECTS: Final = """
-LEFT JOIN note ON note.id = vector.record
-LEFT JOIN entity ON entity.id = vector.record
-LEFT JOIN item ON item.id = vector.record
-LEFT JOIN checkpoint ON checkpoint.id = vector.record
-LEFT JOIN summary ON summary.id = vector.record
-LEFT JOIN note AS owner ON owner.id = coalesce(item.note, summary.note)
-"""
-_PROJECT: Final = "coalesce(note.project, entity.project, owner.project, checkpoint.project, 0)"
 _BELONGING: Final = """
 SELECT value FROM json_each(?1)
 UNION SELECT id FROM item WHERE note IN (SELECT value FROM json_each(?1))
@@ -86,7 +77,7 @@ class Index:
         """Add the rows of the table that meet a condition, in place of those of the records `replacing`."""
         import numpy as np
 
-        project, tables = (_PROJECT, _PROJECTS) if self._apart else ("0", "")
+        project, tables = (f"coalesce({PROJECT}, 0)", VECTOR_TABLES) if self._apart else ("0", "")
         # A code of another length is of another embedder under the same id, or damaged: verify tells of it.
         sql = f"""
         SELECT vector.id, vector.record, {project}, vector.code FROM vector {tables}
