@@ -61,10 +61,24 @@ class Session:
     @contextmanager
     def opened(self, mode: Mode, *, project: str | None = None) -> Iterator[Store]:
         """The store, in the name of who acts, closed at the end."""
+        self.origin_checked()
+        with self.open(mode, project=project) as store:
+            if self.given.get("claim"):
+                store.adopt_claims(self.given["claim"])
+            yield store if self.task is None else store.acting(task=self.task)
+
+    def open(self, mode: Mode, *, project: str | None = None, run: str | None = None, key: Key | None = None) -> Store:
+        """The store as the options name it.
+
+        Args:
+            mode: What is to be done with it.
+            project: Another project than that of the options.
+            run: Another run.
+            key: The key, if it was had before.
+        """
         from agentmem.store import Store
 
         path, given = self.path, self.given
-        self.origin_checked()
         if mode == "create" and not given.get("db"):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         missing = not path.exists()
@@ -72,9 +86,9 @@ class Session:
             store = Store.open(
                 str(path),
                 project=project or given.get("project"),
-                key=self.key(new=missing and mode == "create"),
+                key=self.key(new=missing and mode == "create") if key is None else key,
                 author=given.get("author"),
-                run=given.get("run"),
+                run=run or given.get("run"),
                 origin=given.get("origin") or "agent",
                 credentials=given.get("credentials") or "warn",
                 create=mode == "create",
@@ -87,12 +101,9 @@ class Session:
                 next="agentmem init makes one, agentmem import reads a folder into a new one;"
                 " --db or AGENTMEM_DB names another file",
             ) from error
-        with store:
-            if missing and mode == "create":
-                self.made(store)
-            if given.get("claim"):
-                store.adopt_claims(given["claim"])
-            yield store if self.task is None else store.acting(task=self.task)
+        if missing and mode == "create":
+            self.made(store)
+        return store
 
     @contextmanager
     def past(self, store: Store, *, seq: int | None = None, time: int | None = None) -> Iterator[Store]:
