@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ServerEvent
 from mcp.shared.exceptions import MCPError
@@ -56,6 +55,13 @@ class _Bus(InMemorySubscriptionBus):
         return unsubscribe
 
 
+class _Subscriber(NamedTuple):
+    """One client of the handshake era: what reaches it, and what it wants to hear of."""
+
+    session: Any
+    uris: set[str]
+
+
 class Notices:
     """Who is subscribed to what, and the thread that looks for changes.
 
@@ -66,7 +72,7 @@ class Notices:
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
         self.bus = _Bus(self._listening)
-        self._sessions: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+        self._connections: dict[Any, _Subscriber] = {}
         self._streams = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = threading.Event()
@@ -89,15 +95,22 @@ class Notices:
         uri = str(params.uri)
         if parsed(uri) is None:
             raise MCPError(INVALID_PARAMS, "There is no such resource", {"uri": uri})
-        uris = self._sessions.setdefault(ctx.session, set())
-        if len(uris) >= _URIS and uri not in uris:
+        # A session lives as long as its request; what lasts is the connection, which the SDK keeps to itself.
+        connection = ctx.session._connection
+        known = self._connections.get(connection)
+        if known is None:
+            known = self._connections[connection] = _Subscriber(ctx.session, set())
+            connection.exit_stack.callback(self._connections.pop, connection, None)
+        if len(known.uris) >= _URIS and uri not in known.uris:
             raise MCPError(INVALID_PARAMS, f"{_URIS} subscriptions at most", {"uri": uri})
-        uris.add(uri)
+        known.uris.add(uri)
         self._follow()
         return EmptyResult()
 
     async def _unsubscribe(self, ctx: Any, params: UnsubscribeRequestParams) -> EmptyResult:
-        self._sessions.get(ctx.session, set()).discard(str(params.uri))
+        known = self._connections.get(ctx.session._connection)
+        if known is not None:
+            known.uris.discard(str(params.uri))
         return EmptyResult()
 
     def _listening(self, by: int) -> None:
@@ -106,7 +119,7 @@ class Notices:
             self._follow()
 
     def _wanted(self) -> bool:
-        return not self._closed and (self._streams > 0 or any(self._sessions.values()))
+        return not self._closed and (self._streams > 0 or any(one.uris for one in list(self._connections.values())))
 
     def _follow(self) -> None:
         """Have the thread run; called on the loop."""
@@ -154,11 +167,11 @@ class Notices:
     async def _tell(self, uris: list[str]) -> None:
         for uri in uris:
             await self.bus.publish(ResourceUpdated(uri=uri))
-        for session, subscribed in list(self._sessions.items()):
+        for connection, known in list(self._connections.items()):
             for uri in uris:
-                if uri in subscribed:
+                if uri in known.uris:
                     try:
-                        await session.send_resource_updated(uri)
+                        await known.session.send_resource_updated(uri)
                     except Exception:  # noqa: BLE001  # whatever its transport says: nobody listens there any more
-                        self._sessions.pop(session, None)
+                        self._connections.pop(connection, None)
                         break

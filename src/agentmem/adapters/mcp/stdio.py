@@ -6,12 +6,15 @@ with its id where that can be told, and the server lives on.
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import contextlib
 import json
 import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, BinaryIO, Final
 
@@ -120,14 +123,21 @@ class _Writer:
 
 
 class _Reader:
-    """The way in: lines that are messages; all others are answered here."""
+    """The way in: lines that are messages; all others are answered here.
+
+    They are read on a thread of its own, for which the process does not wait when it ends: a read of stdin ends when the
+    client wants it to.
+    """
 
     def __init__(self, stream: BinaryIO, writer: _Writer) -> None:
         self._lines = _Lines(stream)
         self._writer = writer
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        while (line := await anyio.to_thread.run_sync(self._lines.next, abandon_on_cancel=True)) is not None:
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Queue[_Line | None] = asyncio.Queue(maxsize=1)
+        threading.Thread(target=self._run, args=(loop, waiting), name="agentmem-stdin", daemon=True).start()
+        while (line := await waiting.get()) is not None:
             if not line.strip() and not line.cut:
                 continue
             wrong = _wrong(line)
@@ -135,6 +145,15 @@ class _Reader:
                 yield line.decode("utf-8")
             else:
                 await self._writer.refuse(*wrong)
+
+    def _run(self, loop: asyncio.AbstractEventLoop, waiting: asyncio.Queue[_Line | None]) -> None:
+        """Read on, one line ahead of what is asked for."""
+        line: _Line | None = _Line()
+        # The loop is closed, or what was put is cancelled, when the server ends before its client does.
+        with contextlib.suppress(RuntimeError, concurrent.futures.CancelledError):
+            while line is not None:
+                line = self._lines.next()
+                asyncio.run_coroutine_threadsafe(waiting.put(line), loop).result()
 
 
 class _Line(bytes):
