@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 
     from benchmarks.measure import Figure
 
-THEMES = ("imports", "opening", "writes", "answers", "entities", "search", "past", "vectors", "recall", "embedding")
+THEMES = (
+    "imports",
+    "opening",
+    "writes",
+    "answers",
+    "entities",
+    "search",
+    "past",
+    "vectors",
+    "recall",
+    "embedding",
+    "servers",
+)
 RESULTS = Path(__file__).parent / "results"
 
 
