@@ -29,6 +29,8 @@ from agentmem.adapters.cli.exits import Exit
 from agentmem.context.tokens import count_tokens
 from agentmem.store import Store
 from agentmem.store.at import PastStore
+from agentmem.tools.guide import agent_guide
+from agentmem.tools.specs import CORE
 from agentmem.upkeep.diagnosis import Severity
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -409,7 +411,20 @@ def command_table() -> str:
     return "\n".join(rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"errors": error_table, "exits": exit_table, "commands": command_table}
+def tool_table() -> str:
+    """The tools that a model sees by default, with their arguments."""
+    rows = ["| tool | arguments, those needed in bold | does |", "|---|---|---|"]
+    for tool in CORE:
+        needed = tool.schema.get("required", ())
+        names = [f"**{name}**" if name in needed else name for name in tool.schema["properties"] if name != "by"]
+        said = re.sub(r"([|\[\]])", r"\\\1", tool.description)
+        rows.append(f"| `{tool.name}` | {', '.join(names)} | {said} |")
+    return "\n".join(rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "errors": error_table, "exits": exit_table, "commands": command_table, "tools": tool_table,
+}  # fmt: skip
 _MARKED = re.compile(r"(<!-- from the code: (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
 
 
@@ -420,7 +435,7 @@ def filled(text: str) -> str:
 
 def built() -> dict[Path, str]:
     """Every document that has something of the code in it, as it should be."""
-    found = {ROOT / "docs" / "api.md": api()}
+    found = {ROOT / "docs" / "api.md": api(), ROOT / "docs" / "agent-guide.md": agent_guide()}
     for path in sorted((ROOT / "docs").glob("*.md")):
         text = path.read_text("utf-8")
         if path.name != "api.md" and _MARKED.search(text):
