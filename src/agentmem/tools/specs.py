@@ -70,7 +70,7 @@ CORE: Final = (
     _writes(
         "track",
         "Add or change entities: keys or rows [{key, status, attrs}]; checks: expected of the type",
-        {"type": text(), "keys": strings(), "rows": array(_MAP), "checks": strings()},
+        {"type": text(), "keys": strings(), "attrs": _MAP, "rows": array(_MAP), "status": text(), "checks": strings()},
         "type",
         idempotent=True,
     ),
@@ -91,12 +91,12 @@ CORE: Final = (
     _writes(
         "summarize",
         "Close a task: work, result, status done|failed|dropped",
-        {"task": ref(), "work": text(), "result": text(), "status": text(), **_BY},
+        {"task": ref(), "work": text(), "result": text(), "status": text()},
         "task",
         "result",
         idempotent=True,
     ),
-    _writes("checkpoint", "Where you stand: doing, next, beware", {"text": text(), "task": ref(), **_BY}, "text"),
+    _writes("checkpoint", "Where you stand: doing, next, beware", {"text": text(), "task": ref()}, "text"),
     Tool(
         "more",
         "Further verbs: history, undo, graph, review …; without verb lists them",
