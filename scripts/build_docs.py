@@ -46,7 +46,7 @@ NAMESPACES = {
 _WIDTH = 110
 
 VERBS: dict[str, tuple[str, ...]] = {
-    "Open and close": ("open", "close", "in_project", "acting", "transaction"),
+    "Open and close": ("open", "close", "in_project", "acting", "beneath", "transaction"),
     "Come back to the work": (
         *("resume", "left", "task_summary", "graph", "recall", "find"),
         *("get", "news", "checkpoints", "claims", "review"),

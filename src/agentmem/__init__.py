@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         NotAStore,
         NotFound,
         NotInPast,
+        OutOfReach,
         ReadOnly,
         RequestMismatch,
         StorageWarning,
@@ -91,6 +92,7 @@ __all__ = [
     "NotInPast",
     "Note",
     "OnnxEmbedder",
+    "OutOfReach",
     "ReadOnly",
     "Receipt",
     "RequestMismatch",
@@ -117,7 +119,7 @@ _PLACES = {
     "agentmem.errors": (
         "AgentMemError Busy CipherMissing Closed Conflict Corrupt CredentialFound DiskFull EmbedderFailed Held "
         "InvalidInput IoFailed KeyChanged KeyMissing LimitExceeded MissingExtra ModelDamaged ModelMissing "
-        "NetworkFileSystem NewerFile NotAStore NotFound NotInPast ReadOnly RequestMismatch StorageWarning StoreExists "
+        "NetworkFileSystem NewerFile NotAStore NotFound NotInPast OutOfReach ReadOnly RequestMismatch StorageWarning StoreExists "
         "StoreMissing StoreReplaced UndoBlocked WhereError WrongKey"
     ),
     "agentmem.recall.embedder": "Embedder",

@@ -34,6 +34,7 @@ __all__ = [
     "NotAStore",
     "NotFound",
     "NotInPast",
+    "OutOfReach",
     "ReadOnly",
     "RequestMismatch",
     "StorageWarning",
@@ -223,6 +224,12 @@ class ReadOnly(AgentMemError, PermissionError):
     """A write was asked of a store that was opened for reading."""
 
     code = "read_only"
+
+
+class OutOfReach(AgentMemError, PermissionError):
+    """A view that writes only beneath one note was asked for something else; nothing was written."""
+
+    code = "out_of_reach"
 
 
 class NotInPast(AgentMemError, RuntimeError):

@@ -115,6 +115,7 @@ NEEDS: dict[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
     "log.read": lambda at: (),
     "in_project": lambda at: ("acme",),
     "acting": lambda at: (),
+    "beneath": lambda at: (at["g"],),
     "resume": lambda at: (),
     "left": lambda at: (),
     "task_summary": lambda at: (at["g"],),

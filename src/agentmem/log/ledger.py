@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import apsw
 
@@ -89,22 +89,35 @@ class _Tip:
             self._outer.seq, self._outer.chain = self.seq, self.chain
 
 
+class Reach(Protocol):
+    """What a command may write. Both raise for what it may not."""
+
+    def before(self, kind: str, of: str, record: int | None, payload: dict[str, Any]) -> None:
+        """Look at an event before it is applied."""
+
+    def after(self, event: Event) -> None:
+        """Look at what an event made."""
+
+
 class Transaction(Held):
     """One open write transaction, or a savepoint inside one. May be entered again once it was left.
 
     Attributes:
         connection: The writer connection, for the statements of commands.
+        reach: What may be written here, None for anything; asked about every event.
     """
 
-    __slots__ = ("_block", "_ledger", "_tip", "connection")
+    __slots__ = ("_block", "_ledger", "_tip", "connection", "reach")
 
     connection: apsw.Connection
+    reach: Reach | None
     _tip: _Tip
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__()
         self._ledger = ledger
         self._block: WriteBlock | None = None
+        self.reach = None
 
     def __enter__(self) -> Transaction:
         if self.going_on:
@@ -187,6 +200,8 @@ class Transaction(Held):
             InvalidInput: The payload has a value that canonical JSON refuses.
         """
         known = self._ledger.kinds.by_name[kind]
+        if self.reach is not None:
+            self.reach.before(kind, known.type, record, payload)
         text = blobs.stored(self.connection, payload, canonical(payload))
         tip = self._tip
         seq = tip.seq + 1
@@ -213,6 +228,8 @@ class Transaction(Held):
         event = Event(*fields)
         self._ledger.kinds.apply(self.connection, event)
         tip.seq, tip.chain = seq, linked
+        if self.reach is not None:
+            self.reach.after(event)
         return event
 
     def _session_chain(self, session: int) -> bytes:

@@ -72,13 +72,17 @@ class Leases:
 
 @frozen
 class Binding:
-    """One view of an open file: project and actor. Cheap to make, shared by threads."""
+    """One view of an open file: project and actor. Cheap to make, shared by threads.
+
+    With a `limit`, the id of a note, it writes only beneath that note.
+    """
 
     ledger: Ledger
     project: str
     actor: Actor
     leases: Leases
     credentials: Policy = "warn"
+    limit: int | None = None
 
     def acting(self, **labels: Any) -> Binding:
         """The same view with another actor."""
@@ -105,6 +109,10 @@ class Binding:
         with self.ledger.transaction() as tx:
             cleaning.obey(self.ledger, tx.connection)
             unit = Unit(self, tx)
+            if self.limit is not None:
+                from agentmem.records.beneath import Reach
+
+                tx.reach = Reach(unit, self.limit)
             result = command(unit) if request_id is None else _once(unit, verb, arguments, request_id, command)
             result = _warned(result, unit.leaks) if unit.leaks else result
         if self.ledger.unclean is not None:

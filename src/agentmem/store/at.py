@@ -84,6 +84,10 @@ class PastStore(Store):
         _within(self._binding, wanted)
         return PastStore(self._shared, attrs.evolve(self._binding, project=wanted))
 
+    def beneath(self, note: Ref) -> PastStore:
+        """The same moment, for a worker on one task; see `Store.beneath`."""
+        return PastStore(self._shared, super().beneath(note)._binding)
+
     def acting(self, **labels: Any) -> PastStore:
         """The same moment, for another actor; see `Store.acting`."""
         return PastStore(self._shared, super().acting(**labels)._binding)

@@ -23,6 +23,7 @@ from agentmem.recall import reindex
 from agentmem.records import cleaning, validate
 from agentmem.records.attempts import Attempts
 from agentmem.records.base import Binding
+from agentmem.records.beneath import refuse, within
 from agentmem.records.checklists import Checklists
 from agentmem.records.credentials import POLICIES, Policy
 from agentmem.records.entities import Entities
@@ -195,6 +196,11 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
         return self._binding.actor
 
     @property
+    def limit(self) -> int | None:
+        """The note beneath which alone this view writes; None where it writes anywhere."""
+        return self._binding.limit
+
+    @property
     def database(self) -> Database:
         """The open file, for adapters that need its key's whereabouts."""
         return self._shared.database
@@ -227,6 +233,29 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
             now.origin if isinstance(origin, Unset) else origin,
         )
         return Store(self._shared, attrs.evolve(self._binding, actor=actor))
+
+    def beneath(self, note: Ref) -> Store:
+        """The same open file for a worker on one task: it writes only beneath that note, and reads everything.
+
+        It is at work on the task, as `acting(task=note)`. Of the note itself it may change the status, the body and what
+        it rests on, tick and add items, write checkpoints and the summary. Entities are within reach as far as the scope
+        of the note is, or the nearest one above it. Every event is checked before it is in the log. It is a fence for this
+        view, not against a program that opens the file itself.
+
+        Args:
+            note: The task; within a view that is limited already, something beneath its note.
+
+        Raises:
+            OutOfReach: It is not beneath the note that this view is limited to. All that a limited view may not do
+                raises this.
+        """
+        limit = self._binding.limit
+        with self._binding.reading() as view:
+            found = note_id(view, note)
+            if limit is not None and found != limit and not within(view, found, limit):
+                raise refuse(f"#{found} is not beneath #{limit}", limit)
+        actor = attrs.evolve(self._binding.actor, task=found)
+        return Store(self._shared, attrs.evolve(self._binding, actor=actor, limit=found))
 
     def transaction(self) -> Transaction:
         """Group commands: all or none, one sync to disk. Nests by savepoints.

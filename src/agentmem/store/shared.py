@@ -12,6 +12,7 @@ from agentmem.context.tokens import Counter, count_tokens
 from agentmem.engine.database import Database
 from agentmem.log.ledger import Ledger
 from agentmem.records.base import Binding, Leases, View
+from agentmem.records.beneath import refuse
 from agentmem.types import UNSET, Unset
 
 if TYPE_CHECKING:
@@ -103,3 +104,12 @@ class Facade:
 
     _shared: Shared
     _binding: Binding
+
+    def _unlimited(self, what: str) -> None:
+        """Refuse what concerns the whole file to a view that writes only beneath one note.
+
+        Raises:
+            OutOfReach: It is such a view.
+        """
+        if self._binding.limit is not None:
+            raise refuse(what, self._binding.limit)

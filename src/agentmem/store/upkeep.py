@@ -79,6 +79,7 @@ class UpkeepVerbs(Facade):
             Conflict: An entity is there already; or a whole log does not fit what the store holds.
             Held: An entity that would be changed is claimed by somebody else.
         """
+        self._unlimited("An import writes wherever it has to")
         validate.choice(origin, "origin", ("agent", "import"))
         validate.choice(collisions, "collisions", ("refuse", "keep_both", "merge"))
         validate.flag(dry_run, "dry_run")
@@ -125,6 +126,7 @@ class UpkeepVerbs(Facade):
             Busy: Another export to this path is going on.
             DiskFull, IoFailed: The file could not be written.
         """
+        self._unlimited("An export gives all of it away")
         named = None if project is None else validate.project(project)
         if progress is not None:
             validate.callable_(progress, "progress")
@@ -167,6 +169,7 @@ class UpkeepVerbs(Facade):
             DiskFull: There is no room for it.
             InvalidInput: The key has no accepted form, or the store is not encrypted.
         """
+        self._unlimited("A backup is a copy of all of it")
         from agentmem.upkeep.backup import backup
 
         return backup(self._shared.ledger, validate.path(path), key=key)
@@ -226,6 +229,7 @@ class UpkeepVerbs(Facade):
             DiskFull: Less is free than the size of the file. Nothing was changed.
             MissingExtra: The package `keyring` is not installed.
         """
+        self._unlimited("A new key is for the whole file")
         validate.flag(keyring, "keyring")
         from agentmem.upkeep import rekey
 

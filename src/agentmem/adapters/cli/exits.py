@@ -64,6 +64,7 @@ _OF_ERRORS: tuple[tuple[type[BaseException], Exit], ...] = (
     (errors.Corrupt, Exit.DAMAGED),
     (errors.NotAStore, Exit.DAMAGED),
     (errors.ReadOnly, Exit.READ_ONLY),
+    (errors.OutOfReach, Exit.READ_ONLY),
     (errors.AgentMemError, Exit.FAILURE),
     (FileNotFoundError, Exit.NOT_FOUND),
 )
