@@ -65,12 +65,16 @@ class _Subscriber(NamedTuple):
 class Notices:
     """Who is subscribed to what, and the thread that looks for changes.
 
+    Args:
+        toolbox: The tools of the store that is watched.
+        serves: Whether the server has a resource of a name that is none of ours.
+
     Attributes:
         bus: The listening streams.
     """
 
-    def __init__(self, toolbox: Toolbox) -> None:
-        self._toolbox = toolbox
+    def __init__(self, toolbox: Toolbox, serves: Callable[[str], bool]) -> None:
+        self._toolbox, self._serves = toolbox, serves
         self.bus = _Bus(self._listening)
         self._connections: dict[Any, _Subscriber] = {}
         self._streams = 0
@@ -93,7 +97,7 @@ class Notices:
 
     async def _subscribe(self, ctx: Any, params: SubscribeRequestParams) -> EmptyResult:
         uri = str(params.uri)
-        if parsed(uri) is None:
+        if parsed(uri) is None and not self._serves(uri):
             raise MCPError(INVALID_PARAMS, "There is no such resource", {"uri": uri})
         # A session lives as long as its request; what lasts is the connection, which the SDK keeps to itself.
         connection = ctx.session._connection

@@ -52,7 +52,7 @@ class MemoryServer(MCPServer[Any]):
 
     def __init__(self, toolbox: Toolbox, *, instructions: str = INSTRUCTIONS) -> None:
         self.toolbox = toolbox
-        self.notices = Notices(toolbox)
+        self.notices = Notices(toolbox, self._registered)
         self._own = {tool.name for tool in toolbox.tools}
         self._threads = anyio.CapacityLimiter(_THREADS)
         listed = CacheHint(ttl_ms=_TOOLS_TTL, scope="public")
@@ -106,6 +106,10 @@ class MemoryServer(MCPServer[Any]):
     async def list_resources(self) -> list[Resource]:
         """The way back into each project."""
         return [*await self.on_thread(resources.listed, self.toolbox), *await super().list_resources()]
+
+    def _registered(self, uri: str) -> bool:
+        """Whether a resource beside those of the store has this name."""
+        return any(str(one.uri) == uri for one in self._resource_manager.list_resources())
 
     async def list_resource_templates(self) -> list[ResourceTemplate]:
         """How the resources of the store are named."""
