@@ -45,7 +45,7 @@ _SECTIONS: Final[dict[str, dict[str, str]]] = {
         "log": "storage",
     },
     "End for good": {"forget": "ending", "redact": "ending"},
-    "Connect to agents": {"serve": "serving"},
+    "Connect to agents": {"serve": "serving", "mcp": "connecting"},
     "The store": {
         "projects": "projects", "stats": "storage", "backup": "backups", "restore": "backups", "export": "backups",
         "rekey": "keys", "index": "storage", "verify": "storage", "doctor": "repair", "salvage": "repair",

@@ -95,7 +95,6 @@ def _by_http(toolbox: Toolbox, host: str, port: int, token_file: str | None) -> 
     from agentmem.adapters.mcp.server import build
 
     token = load_token(file=token_file, environment=os.environ)
-    toolbox.store  # noqa: B018  # who starts a server by hand is to see at once that it can't open its store
     try:
         serve_http(toolbox, build(toolbox), host=host, port=port, token=token)
     finally:
