@@ -30,6 +30,7 @@ THEMES = (
     "recall",
     "embedding",
     "servers",
+    "hooks",
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -141,9 +141,12 @@ def work(
     command, why = COMMANDS[area]
     if not world.hook("pre-tool", tool_name="Bash", tool_input={"command": command}).strip():
         answer = server.call("attempt", what=command, task=step, **named)
-        if "[failed]" in answer:  # somebody was there first: what was opened is closed, the command is not run
-            server.call("attempt", id=answer.split()[0 if answer.startswith("#") else -1].strip("#"), outcome="unclear",
-                        why="not run: it failed before", **named)  # fmt: skip
+        if (
+            f"[failed] {command}" in answer
+        ):  # somebody was there first: what was opened is closed, the command is not run
+            identity = re.search(r"^#(\d+) open", answer, re.MULTILINE)
+            assert identity is not None, answer
+            server.call("attempt", id=identity[1], outcome="unclear", why="not run: it failed before", **named)
             world.told.warned += 1
         else:
             identity = re.search(r"^#(\d+) open", answer, re.MULTILINE)

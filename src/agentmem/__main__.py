@@ -11,6 +11,10 @@ _NEEDED = ("click", "rich")
 
 def main() -> int:
     """Run the command line and return the exit code; without its packages say how to get them."""
+    if sys.argv[1:2] == ["hook"]:  # which has a fraction of a second, and needs none of that
+        from agentmem.adapters.hooks.command import main as hook
+
+        return hook(sys.argv[2:])
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         if sys.stderr is not None:

@@ -179,6 +179,8 @@ def _where(view: View) -> tuple[list[Line], int | None]:
     """The project's checkpoint, the latest of its tasks and that one's id, what is in flight."""
     found, told = [], None
     own = reports.latest_checkpoint(view, None)
+    if own is not None and own.author == reports.BOOKMARK:
+        own = None  # told below
     if own is not None:
         found.append(task_sections.checkpoint_line(own))
     latest = view.rows(
@@ -192,6 +194,7 @@ def _where(view: View) -> tuple[list[Line], int | None]:
         if own is None or checkpoint.id > own.id:
             found.append(task_sections.checkpoint_line(checkpoint))
             told = checkpoint.id
+    found += task_sections.bookmark(view, max(told or 0, own.id if own is not None else 0))
     found += task_sections.in_flight(view, reach_of(view, None))
     found += [task_sections.claim_line(claim) for claim in claims.live(view) if claim.mine]
     return found, told

@@ -90,6 +90,7 @@ def _where(view: View, task: int, chain: Sequence[int], reach: Reach) -> list[Li
     beneath = _checkpoint_beneath(view, reach, checkpoint.id if checkpoint else 0)
     if beneath is not None:
         found.append(checkpoint_line(beneath))
+    found += bookmark(view, max((one.id for one in (checkpoint, beneath) if one is not None), default=0))
     found += in_flight(view, reach)
     found += [claim_line(claim) for claim in claims.live(view) if claim.mine]
     if checkpoint is not None:
@@ -134,6 +135,20 @@ def _checkpoint_by_note(view: View, reach: Reach, after: int) -> Checkpoint | No
     """
     row = view.row(sql, (start, reach.project, after))
     return None if row is None else Checkpoint(*row)
+
+
+def bookmark(view: View, after: int) -> list[Line]:
+    """The last bookmark of a host, if it is later than what else is told of where the work stands."""
+    found = reports.later_bookmark(view, after)
+    if found is None:
+        return []
+    return [
+        Line(
+            f"bookmark {lines.minute(found.at)}: {lines.inline(found.text, found.origin)}",
+            ref=f"get({found.id})",
+            limit=120,
+        )
+    ]
 
 
 def checkpoint_line(checkpoint: Checkpoint) -> Line:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
@@ -92,7 +92,7 @@ class _Tip:
 class Reach(Protocol):
     """What a command may write. Both raise for what it may not."""
 
-    def before(self, kind: str, of: str, record: int | None, payload: dict[str, Any]) -> None:
+    def before(self, kind: str, of: str, record: int | None, payload: Mapping[str, Any]) -> None:
         """Look at an event before it is applied."""
 
     def after(self, event: Event) -> None:

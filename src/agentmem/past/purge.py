@@ -23,6 +23,7 @@ from agentmem.past.folding import events_of
 from agentmem.past.index_merge import merge_whole
 from agentmem.records import claims, cleaning, refs, validate, whole
 from agentmem.records.base import Binding, Source, Unit, View
+from agentmem.records.beneath import Reach
 from agentmem.records.entities import matching
 from agentmem.records.projects import project_named
 from agentmem.records.standing import project_of, standing
@@ -170,6 +171,7 @@ def _planned(view: View, found: Closure) -> Receipt:
     detached = dict.fromkeys(record for _, record, _, _ in pointing(view, found))
     for record in detached:
         claims.refuse(view, record, run=view.binding.actor.run, now=view.now)
+    _refuse_unreached(view, found, detached)
     return Receipt(
         tuple(records), changed=len(records), types=found.types(), events=tuple(event.seq for event in written),
         digests=tuple(event.digest.hex() for event in written), detached=tuple(detached),
@@ -178,12 +180,27 @@ def _planned(view: View, found: Closure) -> Receipt:
     )  # fmt: skip
 
 
+def _refuse_unreached(view: View, found: Closure, detached: Iterable[int]) -> None:
+    """Refuse in a plan what a view that is limited to a note could not do."""
+    if view.binding.limit is None:
+        return
+    reach = Reach(view, view.binding.limit)
+    for of, records in found.of.items():
+        for record in records:
+            reach.before(f"{of}{FORGOTTEN}", of, record, {})
+    for record in detached:
+        (of,) = view.one("SELECT type FROM event WHERE seq = ?", (record,))
+        reach.before(f"{of}.changed", of, record, {})
+
+
 def _redaction_planned(
     view: View, record: int, of: RecordType, seqs: list[int], attr: str | None, check: str | None
 ) -> Receipt:
     """What a redaction would do."""
     if not seqs:
         return Receipt((), dry_run=True, head=view.binding.ledger.head())
+    if view.binding.limit is not None:
+        Reach(view, view.binding.limit).before(f"{of}{RESTATED}", of, record, {})
     chosen = set(seqs)
     erased = [event for event in _events(view, record) if event.seq in chosen]
     now = _redacted(whole.state(view.connection, of, record), attr, check)

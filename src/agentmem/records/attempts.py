@@ -12,6 +12,7 @@ from agentmem.errors import Conflict, InvalidInput, NotFound
 from agentmem.log.canonical import canonical
 from agentmem.records import claims, note_rows, rarity, validate
 from agentmem.records.base import Namespace, Row, Unit, View
+from agentmem.records.commands import failed_like
 from agentmem.records.likeness import words_of
 from agentmem.records.note_writes import NewNote, add, expect
 from agentmem.records.refs import entity_id, note_id
@@ -33,7 +34,7 @@ _COLUMNS: Final = "note.id, note.title, note.status, note.why, note.entity, note
 
 
 class Attempts(Namespace):
-    """`store.attempts`: open, close, earlier."""
+    """`store.attempts`: open, close, earlier, failed_like."""
 
     __slots__ = ()
 
@@ -128,6 +129,19 @@ class Attempts(Namespace):
             parent = None if task is None else note_id(view, task)
             line = validate.line(what, "what", limits.TITLE_CHARS)
             return nearest(view, line, entity, parent, _alike(view, line, parent))
+
+    def failed_like(self, command: str, *, limit: int = 1) -> tuple[Earlier, ...]:
+        """The failed attempts that a command would repeat, by words alone: to be asked before it is run.
+
+        Rather none than a wrong one: an attempt is named if it shares most of what the command says, and no host, address,
+        path, version, identifier or value of an option differs. `earlier` finds more, for somebody who looks.
+
+        Args:
+            command: What is about to be run, of any length; its beginning counts.
+            limit: At most so many, the nearest first.
+        """
+        with self._binding.reading() as view:
+            return failed_like(view, command, limit)
 
 
 def _close(unit: Unit, ref: Ref, outcome: str, why: str, expected: int | None) -> Written:

@@ -109,10 +109,6 @@ class Binding:
         with self.ledger.transaction() as tx:
             cleaning.obey(self.ledger, tx.connection)
             unit = Unit(self, tx)
-            if self.limit is not None:
-                from agentmem.records.beneath import Reach
-
-                tx.reach = Reach(unit, self.limit)
             result = command(unit) if request_id is None else _once(unit, verb, arguments, request_id, command)
             result = _warned(result, unit.leaks) if unit.leaks else result
         if self.ledger.unclean is not None:
@@ -195,6 +191,11 @@ class Unit(Source):
         self.leaks: dict[str, None] = {}
         self.tx = tx
         self.actor = binding.actor
+        # Here, where every way to write begins, so that none of them can forget it.
+        if binding.limit is not None and tx.reach is None:
+            from agentmem.records.beneath import Reach
+
+            tx.reach = Reach(self, binding.limit)
 
     @property
     def project(self) -> int:

@@ -1,52 +1,48 @@
 """What a view may write that is limited to what lies beneath a note.
 
 Checked where events are appended, so that no verb can forget it: once before an event is applied, against what it
-concerns as it stands, and once after, against what it made of it. Both lie in the transaction of the command, and a
-refusal takes all of it back.
+concerns as it stands and where it would put it, and of an entity that is to be once more after, against what it became.
+Both lie in the transaction of the command, and a refusal takes all of it back.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NoReturn
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
 
+from agentmem import limits
 from agentmem.errors import OutOfReach
 from agentmem.log.canonical import plain
+from agentmem.log.ledger import COLUMNS, decode
 from agentmem.records import note_rows, tree
-from agentmem.records.base import Source, Unit
+from agentmem.records.base import Source, Unit, View
+from agentmem.records.sql import Sql
 from agentmem.types import Event, Scope
 
 __all__ = ["Reach", "refuse", "within"]
 
-# Of the note itself: where its work stands, not what it is, where it stands, and what it covers.
+# Of the note itself: how its work stands, not what it is, where it stands and what it covers. Trust follows the text.
 _OWN_FIELDS: Final = frozenset(
-    (
-        "status",
-        "body",
-        "tags",
-        "why",
-        "confidence",
-        "basis",
-        "confirmed_at",
-        "confirmed_by",
-        "origin",
-        "source",
-        "dated",
-    )
+    ("status", "body", "tags", "why", "confidence", "basis", "origin", "confirmed_at", "confirmed_by")
 )
-# The note that a record belongs to.
-_OF: Final = {"item": "note", "checkpoint": "task", "summary": "note"}
-_ENTITY_KINDS: Final = ("added", "changed", "marked", "unmarked", "linked", "unlinked")
+# Links that change what their target counts for: one closes a question, the other takes a note out of force.
+_RULING: Final = ("answers", "supersedes")
+# Where a record belongs: the field that names its note.
+_PLACE: Final = {"note": "parent", "item": "note", "checkpoint": "task", "summary": "note"}
+_ENTITY_KINDS: Final = frozenset(("added", "changed", "marked", "unmarked", "linked", "unlinked"))
+_ENTITY_UNDONE: Final = frozenset(("withdrawn", "restated"))
 
 
 class Reach:
-    """The check of one command in a view that is limited to a note."""
+    """The check of one command, or of one plan of it, in a view that is limited to a note."""
 
-    __slots__ = ("_limit", "_unit")
+    __slots__ = ("_limit", "_scope", "_source")
 
-    def __init__(self, unit: Unit, limit: int) -> None:
-        self._unit, self._limit = unit, limit
+    def __init__(self, source: Unit | View, limit: int) -> None:
+        self._source, self._limit = source, limit
+        self._scope: tuple[Scope, Sql] | None = None
 
-    def before(self, kind: str, of: str, record: int | None, payload: dict[str, Any]) -> None:
+    def before(self, kind: str, of: str, record: int | None, payload: Mapping[str, Any]) -> None:
         """Refuse an event that concerns what is out of reach.
 
         Args:
@@ -59,13 +55,15 @@ class Reach:
             OutOfReach: It does.
         """
         verb = kind.partition(".")[2]
+        stated = payload.get("state") or payload.get("set") or {}
+        self._same_project(stated)
         match of:
             case "note":
-                self._note(verb, record, payload)
+                self._note(verb, record, payload, stated)
             case "item" | "checkpoint" | "summary":
-                self._part(of, record, payload)
+                self._part(of, record, payload, stated)
             case "entity":
-                self._entity(verb, record)
+                self._entity(verb, record, payload)
             case _:
                 self._refuse(f"{kind} concerns all of the store or of a project")
 
@@ -75,61 +73,81 @@ class Reach:
         Raises:
             OutOfReach: It did.
         """
-        if event.kind == "entity.added":
-            self._entity("added", event.record)
-        elif event.kind == "note.added" or (
-            event.kind == "note.changed" and "parent" in (event.payload or {}).get("set", {})
-        ):
-            self._inside(event.record)
+        if event.kind in ("entity.added", "entity.restated"):
+            self._in_scope(event.record)
 
-    def _note(self, verb: str, record: int | None, payload: dict[str, Any]) -> None:
-        if record is None:
-            parent = payload.get("parent")
-            if parent is None:
-                self._refuse("A note without a parent is beneath nothing")
-            self._reached(parent)
-        elif record != self._limit:
-            self._inside(record)
-        elif verb == "changed":
-            if unfit := sorted(set(payload.get("set", {})) - _OWN_FIELDS):
-                self._refuse(f"{unfit[0]} of #{record} is for whoever gave the task")
-        elif not (verb in ("linked", "unlinked") or verb.startswith("claim.")):
-            self._refuse(f"#{record} itself stays")
+    def _same_project(self, stated: Mapping[str, Any]) -> None:
+        row = self._source.row("SELECT project FROM note WHERE id = ?", (self._limit,))
+        if row is None:
+            self._refuse(f"#{self._limit} is no more")
+        if row[0] != self._source.known_project or stated.get("project", row[0]) != row[0]:
+            self._refuse(f"This is another project than that of #{self._limit}")
 
-    def _part(self, of: Literal["item", "checkpoint", "summary"], record: int | None, payload: dict[str, Any]) -> None:
-        """An item, a checkpoint or a summary goes with its note."""
-        column = _OF[of]
+    def _note(self, verb: str, record: int | None, payload: Mapping[str, Any], stated: Mapping[str, Any]) -> None:
         if record is None:
-            note = payload.get(column)
+            self._placed(payload.get("parent"))
+        elif record == self._limit:
+            self._own(verb, payload, stated)
         else:
-            row = self._unit.row(f"SELECT {column} FROM {of} WHERE id = ?", (record,))
-            note = None if row is None else row[0]
+            self._inside(record)
+            if "parent" in stated:
+                self._placed(stated["parent"])
+        if verb in ("linked", "unlinked") and payload["kind"] in _RULING:
+            self._inside(payload["dst"])
+
+    def _own(self, verb: str, payload: Mapping[str, Any], stated: Mapping[str, Any]) -> None:
+        """The note itself."""
+        if verb != "changed":
+            if not (verb in ("linked", "unlinked") or verb.startswith("claim.")):
+                self._refuse(f"#{self._limit} itself stays as it is")
+        elif unfit := sorted(stated.keys() - _OWN_FIELDS):
+            self._refuse(f"{unfit[0]} of #{self._limit} is for whoever gave the task")
+        elif stated.get("confirmed_at") is not None and "undoes" not in payload:
+            self._refuse(f"#{self._limit} is confirmed by whoever gave the task")
+
+    def _part(self, of: str, record: int | None, payload: Mapping[str, Any], stated: Mapping[str, Any]) -> None:
+        """An item, a checkpoint or a summary goes with its note."""
+        place = _PLACE[of]
+        note = payload.get(place) if record is None else self._place(of, record)
         if note is None:
             self._refuse(f"This {of} belongs to no note")
         self._reached(note)
+        if place in stated:
+            self._reached(stated[place])
 
-    def _entity(self, verb: str, record: int | None) -> None:
-        if verb not in _ENTITY_KINDS and not verb.startswith("claim."):
+    def _entity(self, verb: str, record: int | None, payload: Mapping[str, Any]) -> None:
+        undone = verb in _ENTITY_UNDONE and "undoes" in payload
+        if not (undone or verb in _ENTITY_KINDS or verb.startswith("claim.")):
             self._refuse("Entities are ended by whoever gave the task")
-        scope = self._scope()
-        if scope is None:
-            self._refuse(f"#{self._limit} has no scope, so no entity is part of it")
-        if record is None:
-            return  # whether a new one fits is seen once it is there
+        # One that is not there yet, or not again, is looked at when it is.
+        if record is not None and not (verb == "restated" and self._place("entity", record) is None):
+            self._in_scope(record)
+
+    def _in_scope(self, entity: int) -> None:
+        scope, rows = self._covered()
+        if self._source.row(f"SELECT 1 {rows.text} AND e.id = ?", [*rows.bindings, entity]) is None:
+            where = f" where {scope.where}" if scope.where else ""
+            self._refuse(f"Entity #{entity} is not in the scope of #{self._limit}: {scope.type}{where}")
+
+    def _covered(self) -> tuple[Scope, Sql]:
+        """The scope of the note, or the nearest one above it: nothing that is written beneath widens it."""
+        if self._scope is not None:
+            return self._scope
         from agentmem.records.entities import matching
 
-        rows, _ = matching(self._unit, scope.type, scope.where, stored=True)
-        if self._unit.row(f"SELECT 1 {rows.text} AND e.id = ?", [*rows.bindings, record]) is None:
-            where = f" where {scope.where}" if scope.where else ""
-            self._refuse(f"#{record} is not in the scope of #{self._limit}: {scope.type}{where}")
-
-    def _scope(self) -> Scope | None:
-        """The scope of the note, or the nearest one above it: nothing that is written beneath widens it."""
-        for note in (self._limit, *tree.ancestors(self._unit, self._limit)):
-            row = self._unit.row("SELECT scope FROM note WHERE id = ?", (note,))
+        for note in (self._limit, *tree.ancestors(self._source, self._limit)):
+            row = self._source.row("SELECT scope FROM note WHERE id = ?", (note,))
             if row is not None and row[0] is not None:
-                return note_rows.scope_of(plain(row[0]))
-        return None
+                scope = note_rows.scope_of(plain(row[0]))
+                rows, _ = matching(self._source, scope.type, scope.where, stored=True)
+                self._scope = scope, rows
+                return self._scope
+        raise refuse(f"#{self._limit} has no scope, so no entity is part of it", self._limit)
+
+    def _placed(self, parent: int | None) -> None:
+        if parent is None:
+            self._refuse("A note without a parent is beneath nothing")
+        self._reached(parent)
 
     def _reached(self, note: int) -> None:
         """The note itself, or beneath it."""
@@ -137,8 +155,38 @@ class Reach:
             self._inside(note)
 
     def _inside(self, note: int) -> None:
-        if not within(self._unit, note, self._limit):
-            self._refuse(f"#{note} is not beneath #{self._limit}")
+        """Beneath the note, or there at last: of what was taken back, or goes with what it stood beneath."""
+        at = note
+        for _ in range(limits.TREE_LEVELS):
+            above = tree.ancestors(self._source, at)
+            if self._limit in above:
+                return
+            top = above[-1] if above else at
+            if self._source.row("SELECT 1 FROM note WHERE id = ?", (top,)) is not None:
+                break
+            last = self._place("note", top)
+            if last == self._limit:
+                return
+            if last is None:
+                break
+            at = last
+        self._refuse(f"#{note} is not beneath #{self._limit}")
+
+    def _place(self, of: str, record: int) -> int | None:
+        """The note that a record belongs to; of one that has no row any more the one it belonged to at last."""
+        if of == "entity":
+            return self._source.number("SELECT id FROM entity WHERE id = ?", (record,)) or None
+        place = _PLACE[of]
+        row = self._source.row(f"SELECT {place} FROM {of} WHERE id = ?", (record,))
+        if row is not None:
+            return None if row[0] is None else int(row[0])
+        kinds = self._source.binding.ledger.kinds
+        for found in self._source.rows(f"SELECT {COLUMNS} FROM event WHERE record = ? ORDER BY seq DESC", (record,)):
+            payload = decode(self._source.connection, kinds, found).payload or {}
+            for given in (payload.get("state"), payload.get("set"), payload):
+                if given and place in given:
+                    return None if given[place] is None else int(given[place])
+        return None
 
     def _refuse(self, what: str) -> NoReturn:
         raise refuse(what, self._limit)

@@ -81,6 +81,7 @@ def take(unit: Unit, records: Sequence[int], *, seconds: int) -> list[int]:
         row = lease(unit, record)
         if row is not None and row[5] > now:
             guard(unit, record)
+            _reached(unit, record)
             unit.connection.execute("UPDATE lease SET expires_at = ? WHERE record = ?", (expires, record))
             continue
         verb = "taken" if row is None else "taken_over"
@@ -180,6 +181,13 @@ def _hash(secret: bytes) -> bytes:
 def _log(unit: Unit, verb: str, record: int, payload: dict[str, Any]) -> None:
     (of,) = unit.one("SELECT type FROM event WHERE seq = ?", (record,))
     unit.append(f"{of}.claim.{verb}", payload, record=record, project=standing(unit, of, record).project)
+
+
+def _reached(unit: Unit, record: int) -> None:
+    """Refuse what the view may not write: renewing has no event, with which it would be seen."""
+    if unit.tx.reach is not None:
+        (of,) = unit.one("SELECT type FROM event WHERE seq = ?", (record,))
+        unit.tx.reach.before(f"{of}.claim.taken", of, record, {})
 
 
 def _apply_nothing(connection: apsw.Connection, event: Event) -> None:

@@ -18,6 +18,8 @@ from agentmem.types import CLOSED, TASK_KINDS, UNFINISHED, UNTRUSTED, Checkpoint
 
 CHECKPOINT_COLUMNS: Final = "id, project, task, text, dated, author, run, origin, at"
 SUMMARY_COLUMNS: Final = "id, note, work, result, confidence, basis, author, origin, at, revision"
+BOOKMARK: Final = "bookmark"
+"""The author of checkpoints that hooks write by themselves: they stand behind those that somebody wrote."""
 _LOOKED_AT: Final = 20  # checkpoints among which a trusted one is looked for
 _NAMED: Final = 8  # parts without a summary that a notice names
 
@@ -51,9 +53,25 @@ def checkpoints(
 
 
 def latest_checkpoint(source: Source, task: int | None) -> Checkpoint | None:
-    """The last checkpoint of a task, of the project without a task if None; a trusted one before those from elsewhere."""
+    """The last checkpoint of a task, of the project without a task if None.
+
+    One that somebody wrote comes before bookmarks, a trusted one before those from elsewhere.
+    """
     latest = checkpoints(source, task, limit=_LOOKED_AT)
-    return next((one for one in latest if one.origin not in UNTRUSTED), latest[0] if latest else None)
+    trusted = [one for one in latest if one.origin not in UNTRUSTED]
+    written = [one for one in trusted if one.author != BOOKMARK]
+    return next(iter([*written, *trusted, *latest]), None)
+
+
+def later_bookmark(source: Source, after: int) -> Checkpoint | None:
+    """The last bookmark of the project, if it is later than a checkpoint, or any event."""
+    sql = f"""
+    SELECT {CHECKPOINT_COLUMNS} FROM checkpoint
+    WHERE project = ? AND task IS NULL AND id > ? AND text IS NOT NULL ORDER BY id DESC LIMIT 1
+    """
+    row = source.row(sql, (source.known_project, after))
+    found = None if row is None else Checkpoint(*row)
+    return found if found is not None and found.author == BOOKMARK else None
 
 
 def every_checkpoint(source: Source, *, limit: int, before: int) -> tuple[Checkpoint, ...]:

@@ -237,13 +237,14 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
     def beneath(self, note: Ref) -> Store:
         """The same open file for a worker on one task: it writes only beneath that note, and reads everything.
 
-        It is at work on the task, as `acting(task=note)`. Of the note itself it may change the status, the body and what
-        it rests on, tick and add items, write checkpoints and the summary. Entities are within reach as far as the scope
-        of the note is, or the nearest one above it. Every event is checked before it is in the log. It is a fence for this
-        view, not against a program that opens the file itself.
+        It is at work on the task, as `acting(task=note)`, in the note's project; in another one it only reads. Of the note
+        itself it may change status, body, tags, why, confidence and basis, tick and add items, write checkpoints and the
+        summary. Entities are within reach as far as they match the scope of the note, or the nearest one above it; purges
+        of them are not. Every event is checked before it is in the log. It is a fence for this view, not against a program
+        that opens the file itself.
 
         Args:
-            note: The task; within a view that is limited already, something beneath its note.
+            note: The task; within a view that is limited already, that note or something beneath it.
 
         Raises:
             OutOfReach: It is not beneath the note that this view is limited to. All that a limited view may not do
@@ -254,8 +255,11 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
             found = note_id(view, note)
             if limit is not None and found != limit and not within(view, found, limit):
                 raise refuse(f"#{found} is not beneath #{limit}", limit)
+            (project,) = view.one(
+                "SELECT project.name FROM note JOIN project ON project.id = note.project WHERE note.id = ?", (found,)
+            )
         actor = attrs.evolve(self._binding.actor, task=found)
-        return Store(self._shared, attrs.evolve(self._binding, actor=actor, limit=found))
+        return Store(self._shared, attrs.evolve(self._binding, actor=actor, project=project, limit=found))
 
     def transaction(self) -> Transaction:
         """Group commands: all or none, one sync to disk. Nests by savepoints.

@@ -27,7 +27,7 @@ from agentmem.errors import AgentMemError
 _SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Set up": {"init": "storage", "import": "importing", "key": "storage"},
     "Come back to the work": {
-        "resume": "reading", "left": "reading", "recall": "searching", "find": "searching", "get": "reading",
+        "resume": "reading", "prime": "priming", "left": "reading", "recall": "searching", "find": "searching", "get": "reading",
         "list": "reading", "tree": "reading", "checkpoints": "reports", "review": "reading",
     },
     "Write down": {

@@ -6,11 +6,11 @@ files. It imports nothing heavy: a hook has 150 ms from the start of its process
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 
-class HookEvent(str, Enum):
+class HookEvent(StrEnum):
     """What happens in a host, in our words: also the word on the command line, `agentmem hook <event>`."""
 
     SESSION_START = "session-start"
@@ -20,7 +20,7 @@ class HookEvent(str, Enum):
     STOP = "stop"
 
 
-class Shape(str, Enum):
+class Shape(StrEnum):
     """How a host takes an answer on stdout.
 
     Attributes:
