@@ -101,7 +101,7 @@ def test_a_session_begins_with_where_the_work_stands(hook: Any, work: dict[str, 
 def test_an_empty_memory_says_so(hook: Any, opened: Callable[..., Store]) -> None:
     """So that an agent begins to use it."""
     opened().close()
-    assert "Nothing is written yet" in context(hook("session-start", CLAUDE["session-start"]))
+    assert "No note is written yet" in context(hook("session-start", CLAUDE["session-start"]))
 
 
 def test_a_subagent_gets_its_assignment(hook: Any, work: dict[str, int], tmp_path: Path) -> None:

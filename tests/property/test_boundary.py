@@ -87,6 +87,7 @@ NEEDS: dict[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
     "attempts.open": lambda at: ("Tried",),
     "attempts.close": lambda at: (at["a"], "worked"),
     "attempts.earlier": lambda at: ("Tried",),
+    "attempts.failed_like": lambda at: ("make all",),
     "entities.put": lambda at: ("host", "a"),
     "entities.put_many": lambda at: ("host",),
     "entities.rename": lambda at: ("host:b", "b"),

@@ -21,6 +21,7 @@ from agentmem.adapters.cli.root import agentmem
 WITHOUT_COMMAND = {
     "in_project": "--project",
     "acting": "--author, --run, --task, --origin",
+    "attempts.failed_like": "hook pre-tool, which hosts run",
     "beneath": "serve --under: a command of a person needs no such limit",
     "transaction": "a process has one command; many at once are one command",
     "news": "what a process has heard; between processes resume --since tells it",

@@ -253,7 +253,9 @@ def _list(
         values.append(note_id(view, under))
         conditions.append("id IN (SELECT id FROM beneath WHERE level > 0)")
     if isinstance(parent, Unset) or parent is None:
-        conditions.append("project = ?")
+        # Of all notes the first are wanted in the order of the table: by the index of the project all would be sorted.
+        whole = parent is not None and kind is None and under is None and about is None
+        conditions.append("+project = ?" if whole else "project = ?")
         values.append(view.project)
         if parent is None:
             conditions.append("parent IS NULL")

@@ -125,8 +125,8 @@ _INTRODUCTION: Final = (
 def _session(store: Store, options: Mapping[str, str]) -> str:
     head = _INTRODUCTION.format(project=inline(store.project))
     found = store.resume(options.get("task") or os.environ.get("AGENTMEM_TASK") or None, budget=_budget(options))
-    if found.seq == 0 or not store.notes.list(limit=1):
-        return f"{head} Nothing is written yet: begin with the goal and its steps."
+    if found.shown.keys() <= {"head"}:
+        return f"{head} No note is written yet: begin with the goal and its steps."
     return f"{head}\n{found.text}"
 
 
