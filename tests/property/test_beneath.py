@@ -118,6 +118,7 @@ def test_nothing_outside_the_note_changes(before: list[Command], scope: str | No
         goal = store.notes.add("goal", "Above")
         step = store.notes.add("step", "The task", parent=goal)
         store.notes.add("step", "Beside", parent=goal)
+        store.notes.add("step", "Within", parent=store.notes.add("step", "Part", parent=step))
         store.in_project("other").entities.put("host", "alpha")
         for command in before:
             attempt(store, command)

@@ -26,8 +26,9 @@ from agentmem.types import Earlier, Origin
 __all__ = ["failed_like"]
 
 _CANDIDATES: Final = 60
+_RAREST: Final = 4
 _ASKED: Final = 16  # words of a command that are looked up
-_TEXT: Final = 4000  # characters of an attempt that are looked at
+_TEXT: Final = 2000  # characters of an attempt that are looked at
 _COMMAND: Final = 2000
 # Of the weight of the command's words so much is shared; or of those of the attempt's title, with what is run.
 _SHARED: Final = 0.6
@@ -89,14 +90,17 @@ def _candidates(view: View, command: str) -> list[tuple[int, str, str | None, st
     except InvalidInput:
         return []
     rare, common = rarity.split(view, units)
-    chosen = rare or common
+    counted = rarity.counts(view, [one for unit in rare if (one := rarity.token(unit)) is not None])
+    rare.sort(key=lambda unit: counted.get(rarity.token(unit) or "", 0))
+    # What is like the command has one of its rarest words; common ones would find too many to be looked at.
+    chosen = rare[:_RAREST] or common[:_RAREST]
     if not chosen:
         return []
     sql = f"""
     SELECT note.id, note.title, note.body, note.why, note.origin
     FROM search CROSS JOIN note ON note.id = search.rowid
     WHERE search MATCH ? AND note.project = ? AND note.kind = 'attempt' AND note.status = 'failed' AND note.title IS NOT NULL
-    ORDER BY search.rank LIMIT {_CANDIDATES}
+    ORDER BY search.rowid DESC LIMIT {_CANDIDATES}
     """
     found: list[tuple[int, str, str | None, str | None, Origin]] = []
     found += view.rows(sql, (text.any_of(chosen), view.project))
@@ -128,10 +132,9 @@ def _nearness(
                     return 1.0
                 if line is lines[0]:
                     return 0.0  # the attempt is a command, and another one
-    if _differ(marks, _marks(said)):
-        return 0.0
     theirs, named = _words(said), _words(title)
-    return max(_told(part, theirs, named, weights) for part in parts)
+    told = max(_told(part, theirs, named, weights) for part in parts)
+    return 0.0 if told and _differ(marks, _marks(said)) else told
 
 
 def _told(part: _Part, theirs: frozenset[str], named: frozenset[str], weights: Mapping[str, float]) -> float:
