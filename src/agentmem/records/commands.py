@@ -25,7 +25,7 @@ from agentmem.types import Earlier, Origin
 
 __all__ = ["failed_like"]
 
-_CANDIDATES: Final = 60
+_CANDIDATES: Final = 20
 _RAREST: Final = 4
 _ASKED: Final = 16  # words of a command that are looked up
 _TEXT: Final = 2000  # characters of an attempt that are looked at
@@ -100,7 +100,7 @@ def _candidates(view: View, command: str) -> list[tuple[int, str, str | None, st
     SELECT note.id, note.title, note.body, note.why, note.origin
     FROM search CROSS JOIN note ON note.id = search.rowid
     WHERE search MATCH ? AND note.project = ? AND note.kind = 'attempt' AND note.status = 'failed' AND note.title IS NOT NULL
-    ORDER BY search.rowid DESC LIMIT {_CANDIDATES}
+    ORDER BY search.rank LIMIT {_CANDIDATES}
     """
     found: list[tuple[int, str, str | None, str | None, Origin]] = []
     found += view.rows(sql, (text.any_of(chosen), view.project))
