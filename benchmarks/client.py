@@ -29,6 +29,7 @@ class Server:
         calls: How many tools were called.
         written: Tokens of what an agent wrote to call them.
         read: Tokens of what it read.
+        news: Lines of news in it.
     """
 
     def __init__(self, path: Path, home: Path, *options: str, project: str = "recon", **variables: str) -> None:
@@ -40,7 +41,7 @@ class Server:
             stderr=subprocess.DEVNULL,
             env=environment(home) | variables,
         )
-        self.calls = self.written = self.read = 0
+        self.calls = self.written = self.read = self.news = 0
         self._id = 0
         self._turn = threading.Lock()
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
@@ -73,6 +74,7 @@ class Server:
         self.calls += 1
         self.written += count_tokens(f"{tool} {json.dumps(given, ensure_ascii=False)}")
         self.read += count_tokens(text)
+        self.news += sum(line.startswith("news: ") for line in text.splitlines())
         return text
 
     def kill(self) -> None:

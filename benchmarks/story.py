@@ -68,6 +68,7 @@ class Told:
         self.calls += one["calls"]
         self.written += one["written"]
         self.read += one["read"]
+        self.news += sum(server.news for server in servers)
 
 
 class World:
@@ -157,7 +158,6 @@ def work(
         world.told.warned += 1
     while done < most:
         answer = server.call("claim", task=step, n=min(10, most - done), **named)
-        world.told.news += answer.count("news:")
         keys = [line.removeprefix("endpoint:") for line in answer.splitlines() if line.startswith("endpoint:")]
         if not keys:
             break
@@ -166,8 +166,7 @@ def work(
             same = [key for key in kept if json.dumps(world.results(key), sort_keys=True) == results]
             answer = server.call("mark", type="endpoint", keys=same, results=json.loads(results))
             assert "changed" in answer, answer
-            world.told.news += answer.count("news:")
-            world.done(same)
+                world.done(same)
         done += len(keys)
     return done
 
