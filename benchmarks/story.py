@@ -166,7 +166,7 @@ def work(
             same = [key for key in kept if json.dumps(world.results(key), sort_keys=True) == results]
             answer = server.call("mark", type="endpoint", keys=same, results=json.loads(results))
             assert "changed" in answer, answer
-                world.done(same)
+            world.done(same)
         done += len(keys)
     return done
 
