@@ -159,7 +159,7 @@ NEEDS: dict[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
     "rekey": lambda at: (b"k" * 32,),
 }
 # They end or hold the store, and take no value.
-LEFT_OUT = {"open", "close", "transaction", "database", "project", "path", "actor"}
+LEFT_OUT = {"open", "close", "transaction", "database", "project", "path", "actor", "limit"}
 NAMESPACES = ("notes", "links", "attempts", "entities", "checklists", "projects", "log")
 
 

@@ -12,7 +12,6 @@ from agentmem.errors import Conflict, InvalidInput, NotFound
 from agentmem.log.canonical import canonical
 from agentmem.records import claims, note_rows, rarity, validate
 from agentmem.records.base import Namespace, Row, Unit, View
-from agentmem.records.commands import failed_like
 from agentmem.records.likeness import words_of
 from agentmem.records.note_writes import NewNote, add, expect
 from agentmem.records.refs import entity_id, note_id
@@ -133,13 +132,15 @@ class Attempts(Namespace):
     def failed_like(self, command: str, *, limit: int = 1) -> tuple[Earlier, ...]:
         """The failed attempts that a command would repeat, by words alone: to be asked before it is run.
 
-        Rather none than a wrong one: an attempt is named if it shares most of what the command says, and no host, address,
-        path, version, identifier or value of an option differs. `earlier` finds more, for somebody who looks.
+        Rather none than a wrong one: an attempt is named if it is written as this command, or if its title tells the same and
+        no host, address, path, number, identifier or option differs. `earlier` finds more, for somebody who looks.
 
         Args:
             command: What is about to be run, of any length; its beginning counts.
             limit: At most so many, the nearest first.
         """
+        from agentmem.records.commands import failed_like
+
         with self._binding.reading() as view:
             return failed_like(view, command, limit)
 

@@ -1,23 +1,26 @@
 """Failed attempts that a command is about to repeat: by words alone, and rather none than a wrong one.
 
-It is asked before every command that an agent runs, so a false alarm costs more than a miss. An attempt is named only if
-it shares most of what the command says, weighed by how rare each word is among the store's records, and nothing that
-tells two tries apart differs: hosts, addresses, ports, paths, versions, identifiers, values of options. 10.0.0.1 and
-10.0.0.2 are two things.
+It is asked before every command that an agent runs, so a false alarm costs more than a miss. An attempt is named in two
+cases only. Either it is written as a command, in its title or in a line of its body, and it is this one: what is run, its
+operands and its options are the same, in whatever order the options stand. Or its title tells in words what the command
+does: all that the command names stands in it, most of it stands in the command, and nothing that tells two tries apart
+differs: hosts, addresses, ports, paths, numbers, versions, identifiers, options. 10.0.0.1 and 10.0.0.2 are two things.
+
+What changes the circumstances makes another try: sudo, a variable that is set, an option that was not there, another
+command that is run before. They are how a failure is mended, and a warning would hold back the cure. For the same reason
+the words of `why` do not count: it tells what would have helped.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 from attrs import frozen
 
 from agentmem import limits, text
-from agentmem._unicode import listed
+from agentmem._unicode import listed, stem
 from agentmem.errors import InvalidInput
 from agentmem.records import rarity, validate
 from agentmem.records.base import View
@@ -25,86 +28,210 @@ from agentmem.types import Earlier, Origin
 
 __all__ = ["failed_like"]
 
-_CANDIDATES: Final = 20
-_RAREST: Final = 4
-_ASKED: Final = 16  # words of a command that are looked up
-_TEXT: Final = 2000  # characters of an attempt that are looked at
-_COMMAND: Final = 2000
-# Of the weight of the command's words so much is shared; or of those of the attempt's title, with what is run.
-_SHARED: Final = 0.6
-_TITLE: Final = 0.7
-_WORDS_SHARED: Final = 2
-_JOINED: Final = re.compile(r"\s*(?:&&|\|\||;|\||\n)\s*")
+_CANDIDATES: Final = 60
+_COUNTED: Final = 6  # words of a command whose rarity is looked up
+_FEW: Final = 100  # a word that stands in so few records is searched for, without looking for a rarer one
+_COMMAND: Final = 2000  # characters of a command that are looked at
+_TEXT: Final = 4000  # and of an attempt's body
+_TITLE: Final = 0.5  # of the words of a title that tells in words so many are those of the command
+
+_JOINED: Final = re.compile(r"\s*(?:&&|\|\||[;|\n])\s*")
 _TOKEN: Final = re.compile(r"(?:\"[^\"]*\"|'[^']*'|[^\s\"'])+")
-# What stands before a command, and options that change nothing of what it does.
-_BEFORE: Final = frozenset(("sudo", "env", "time", "nohup", "exec", "command", "$", "cd"))
-_HARMLESS: Final = frozenset(("-q", "-v", "-vv", "-y", "--quiet", "--verbose", "--yes", "--no-color", "--color"))
-# What stands in commands whatever they do.
-_EMPTY: Final = frozenset(
-    listed(
-        """sudo env bash sh zsh cd https http www com org net io run running try tried trying using use test tests testing
-        failed fails fail"""
+_REDIRECTED: Final = re.compile(r"(?:\d|&)?(?:>>?|<)(?:&\d|\s*[^\s&|;<>]+)|2>&1")
+_SET: Final = re.compile(r"[A-Za-z_]\w*=")
+_PYTHON: Final = re.compile(r"(python|pip)\d[\d.]*")
+# What stands before a command without changing it, commands that change nothing for the next one, options likewise.
+_BEFORE: Final = frozenset(("env", "time", "nohup", "exec", "command", "$", "%", ">"))
+_IDLE: Final = frozenset(("cd", "pushd", "echo", "true", "set", "sleep", "date", "pwd", "clear", "ls"))
+_HARMLESS: Final = frozenset(
+    ("-q", "-y", "--quiet", "--verbose", "--yes", "--silent", "--no-color", "--color", "--batch")
+)
+_HARMLESS_TO: Final = frozenset(  # grep -v and nmap -sS are another thing
+    f"{program} {option}"
+    for program in ("curl", "pytest", "pip", "npm", "ssh")
+    for option in ("-v", "-vv", "-s", "-sS")
+) - {"pytest -s"}
+# Options of one letter that only say what the word after them is: it must be known, they need not.
+_CARRY: Final = frozenset(listed("-u -U -h -H -l -p -P -w -m -c -d -D -X -t"))
+# Words that say nothing of what is tried.
+_EMPTY: Final = frozenset(listed("https http www com org net io run try tri use test fail command"))
+# Verbs of subcommands: a title with one that the command has not is about another. Where a command has no subcommand, it
+# may read without saying so.
+_VERBS: Final = frozenset(
+    map(
+        stem,
+        listed(
+            """start stop restart reload enable disable install uninstall remove delete create build push pull fetch merge
+            rebase checkout commit clone reset revert stash apply plan destroy upgrade downgrade update migrate get describe
+            list show import export deploy rollback login logout sync copy move rename mount umount lint format dump restore"""
+        ),
     )
 )
+_READING: Final = frozenset(map(stem, listed("fetch get show list describe login")))
+_CHINESE: Final = {
+    one: stem(other)
+    for pair in listed(
+        """安装/install 卸载/uninstall 扫描/scan 启动/start 停止/stop 重启/restart 构建/build 编译/build 登录/login 下载/download
+        上传/upload 删除/delete 移除/remove 更新/update 升级/upgrade 降级/downgrade 部署/deploy 克隆/clone 推送/push 拉取/pull
+        合并/merge 连接/connect 导入/import 导出/export 迁移/migrate 回滚/rollback 创建/create 同步/sync 复制/copy 启用/enable
+        禁用/disable 端口/port 测试/test 运行/run 执行/run"""
+    )
+    for one, other in [pair.split("/")]
+}
 
-_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"<>`]+", re.IGNORECASE)
-_ADDRESS: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?:/\d{1,2})?\b")
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^\s/'\"<>`]*@)?([^\s/?#'\"<>`]*)([^\s'\"<>`]*)", re.IGNORECASE)
+_ADDRESS: Final = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?:/\d{1,2})?(?![\w.]*\w)")
 _HOST: Final = re.compile(
-    r"\b(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9](?::\d{1,5})?\b", re.IGNORECASE
+    r"(?<![\w.-])(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9](?::\d{1,5})?(?![\w-])", re.IGNORECASE
 )
-_PATH: Final = re.compile(r"(?<![\w:/.])(?:~|\.{1,2})?/[\w.@%+~/-]+|\b[\w-]+(?:/[\w.-]+)+")
+_PATH: Final = re.compile(r"(?<![\w:/.])(?:~|\.{1,2})?/[\w.@%+~/{}-]+|(?<![\w/])[\w-]+(?:/[\w.-]+)+")
 _NUMBER: Final = re.compile(r"(?<![\w.])v?\d+(?:\.\d+)*(?![\w.])")
-_NAME: Final = re.compile(r"\b(?=\w*\d)(?=\w*[^\W\d])[\w-]{3,}\b|\b[^\W\d]+(?:_[^\W_]+)+\b")
-_OPTION: Final = re.compile(r"(?<!\S)(--?[A-Za-z][\w-]*)(?:=|\s+)(?!-)(\"[^\"]*\"|'[^']*'|[^\s]+)")
+_NAME: Final = re.compile(r"\b(?=\w*\d)(?=\w*[A-Za-z])[A-Za-z0-9_-]{2,}\b|\b[A-Za-z]+(?:_[A-Za-z0-9]+)+\b")
+_SORTS: Final = (_ADDRESS, _PATH, _HOST, _NUMBER, _NAME)
 
 
 def failed_like(view: View, command: str, limit: int) -> tuple[Earlier, ...]:
-    """The failed attempts of the project that a command would repeat, the nearest first.
+    """The failed attempts of the project that a command would repeat, the nearest first, then the newest.
 
     Args:
         view: Where to look.
         command: What is about to be run, as it stands.
         limit: At most so many.
     """
-    asked = validate.text(command, "command", 64 * limits.BODY_BYTES)[:_COMMAND].strip()
+    asked = validate.text(command, "command", 64 * limits.BODY_BYTES)
     number = validate.whole(limit, "limit", 1, limits.PAGE)
-    parts = [part for part in _parts(asked) if part.words]
-    if not parts:
+    runs = _runs(asked[:_COMMAND])
+    if len(asked) > _COMMAND:  # the last is cut
+        runs = runs[:-1]
+    if not runs or not (runs[0].operands or runs[0].options):  # a lone word is run again and again
         return ()
-    rows = _candidates(view, asked)
-    weights = _weights(view, frozenset[str]().union(*(part.words for part in parts)))
-    marks = _marks(asked)
     found = []
-    for row in rows:
-        nearness = _nearness(parts, marks, weights, row[1], (row[2] or "")[:_TEXT])
+    for row in _candidates(view, runs[0]):
+        nearness = _nearness(runs, row[1], row[2] or "", row[5] or "")
         if nearness > 0:
             found.append(Earlier(row[0], row[1], "failed", row[3] or "", round(nearness, 3), ("words",), row[4]))
     found.sort(key=lambda one: (-one.nearness, -one.id))
     return tuple(found[:number])
 
 
-def _candidates(view: View, command: str) -> list[tuple[int, str, str | None, str | None, Origin]]:
-    """Failed attempts that hold one of the rarer words of a command."""
+@frozen
+class _Run:
+    """One of the commands that a line runs.
+
+    Attributes:
+        program: What is run, without its directory.
+        operands: Its words as they stand, values of options among them.
+        options: Options, variables that are set for it, sudo; without those that change nothing.
+    """
+
+    program: str
+    operands: tuple[str, ...]
+    options: frozenset[str]
+
+    def same(self, other: _Run) -> bool:
+        """Whether two are one. Where there are options, their values may stand in another order."""
+        if (self.program, self.options) != (other.program, other.options):
+            return False
+        if self.options:
+            return sorted(self.operands) == sorted(other.operands)
+        return self.operands == other.operands
+
+
+def _runs(line: str) -> list[_Run]:
+    """What a line runs, one after the other, without what changes nothing for those after it."""
+    bare = _REDIRECTED.sub(" ", line)
+    return [run for part in _JOINED.split(bare) if (run := _run(part)) is not None]
+
+
+def _run(part: str) -> _Run | None:
+    tokens = [token.strip("'\"") for token in _TOKEN.findall(part)]
+    options: set[str] = set()
+    while tokens and (tokens[0].lower() in _BEFORE or tokens[0] == "sudo" or _SET.match(tokens[0])):
+        if tokens[0].lower() not in _BEFORE:
+            options.add(tokens[0])
+        del tokens[0]
+    if not tokens or tokens[0].startswith("#") or tokens[0] in _IDLE:
+        return None
+    tokens[0] = _PYTHON.sub(r"\1", tokens[0].rpartition("/")[2].lower())
+    if len(tokens) > 2 and tokens[:2] == ["python", "-m"]:
+        del tokens[:2]
+    operands: list[str] = []
+    for token in tokens[1:]:
+        name, sign, value = token.partition("=")
+        if not token.startswith("-") or len(token) == 1:
+            operands.append(token)
+        elif token not in _HARMLESS and f"{tokens[0]} {token}" not in _HARMLESS_TO:
+            options.add(name)
+            operands += [value] if sign else []
+    return _Run(tokens[0], tuple(operands), frozenset(options))
+
+
+def _candidates(view: View, run: _Run) -> list[tuple[int, str, str | None, str | None, Origin, str | None]]:
+    """The latest failed attempts with the rarest word of a command: who repeats it has all of them."""
     try:
-        units = text.query(command).significant()[:_ASKED]
+        units = text.query(" ".join([run.program, *run.operands])[: limits.QUERY_CHARS]).significant()
     except InvalidInput:
         return []
-    rare, common = rarity.split(view, units)
-    counted = rarity.counts(view, [one for unit in rare if (one := rarity.token(unit)) is not None])
-    rare.sort(key=lambda unit: counted.get(rarity.token(unit) or "", 0))
-    # What is like the command has one of its rarest words; common ones would find too many to be looked at.
-    chosen = rare[:_RAREST] or common[:_RAREST]
-    if not chosen:
+    # Long ones tell more, and one that is rare enough spares counting the others.
+    tokens = [token for unit in units if (token := rarity.token(unit)) is not None and token not in _TRANSLATED]
+    counted: dict[str, int] = {}
+    for token in sorted(tokens, key=len, reverse=True)[:_COUNTED]:
+        counted |= rarity.counts(view, [token])
+        if not counted[token]:
+            return []
+        if counted[token] <= _FEW:
+            break
+    if not counted:
         return []
+    rarest = min(counted, key=counted.__getitem__)
+    wanted = [rarest] if counted[rarest] < rarity.COMMON else list(counted)
     sql = f"""
-    SELECT note.id, note.title, note.body, note.why, note.origin
-    FROM search CROSS JOIN note ON note.id = search.rowid
+    SELECT note.id, note.title, substr(note.body, 1, {_TEXT}), note.why, note.origin, entity.key
+    FROM search CROSS JOIN note ON note.id = search.rowid LEFT JOIN entity ON entity.id = note.entity
     WHERE search MATCH ? AND note.project = ? AND note.kind = 'attempt' AND note.status = 'failed' AND note.title IS NOT NULL
-    ORDER BY search.rank LIMIT {_CANDIDATES}
+    ORDER BY search.rowid DESC LIMIT {_CANDIDATES}
     """
-    found: list[tuple[int, str, str | None, str | None, Origin]] = []
-    found += view.rows(sql, (text.any_of(chosen), view.project))
+    found: list[tuple[int, str, str | None, str | None, Origin, str | None]] = []
+    found += view.rows(sql, (" AND ".join(f'"{token}"' for token in wanted), view.project))
     return found
+
+
+# A title in Chinese has none of these words, and may tell the same.
+_TRANSLATED: Final = frozenset(_CHINESE.values())
+
+
+def _nearness(runs: Sequence[_Run], title: str, body: str, key: str) -> float:
+    """1 where an attempt is written as this command, less where it is told in words, 0 where it is another try."""
+    first = runs[0]
+    for line in (title, *(line for line in body.split("\n") if first.program in line.lower())):
+        theirs = _runs(line.strip().strip("`"))
+        if theirs and len(theirs) <= len(runs) and all(map(_Run.same, theirs, runs)):
+            return 1.0
+        if line is title and theirs and theirs[0].program == first.program:
+            return 0.0  # written as a command, and another one
+    return _told(first, title, key)
+
+
+def _told(run: _Run, title: str, key: str) -> float:
+    """How much of a title is what a command does; 0 where either names anything that tells it from the other."""
+    said = f"{title} {key}"
+    translated = {word for one, word in _CHINESE.items() if one in title}
+    theirs = _words(said) | translated
+    mine = _words(" ".join(run.operands))
+    program = text.stems(run.program)
+    if not mine or not mine <= theirs or not theirs.issuperset(program) or not _known(run.options, theirs):
+        return 0.0
+    if _marks(" ".join(run.operands)) != _marks(_without(said, run.program)):
+        return 0.0
+    for one in _CHINESE:
+        title = title.replace(one, " ")
+    named = _words(title) | (translated - _EMPTY)
+    ours = mine.union(program)
+    other = (named & _VERBS) - ours
+    if other and (run.operands[0].isalpha() or other - _READING):
+        return 0.0
+    covered = len(named & ours) / len(named) if named else 0.0
+    return covered if covered >= _TITLE else 0.0
 
 
 def _words(said: str) -> frozenset[str]:
@@ -112,125 +239,21 @@ def _words(said: str) -> frozenset[str]:
     return frozenset(stem for stem in text.stems(said) if stem not in _EMPTY and (len(stem) > 1 or not stem.isascii()))
 
 
-def _weights(view: View, words: Iterable[str]) -> Mapping[str, float]:
-    """How much each word tells: the rarer the more."""
-    wanted = list(words)
-    counted = rarity.counts(view, [word.replace('"', "") for word in wanted])
-    return {word: 1.0 / (1.0 + math.log1p(counted[word.replace('"', "")])) for word in wanted}
+def _known(options: Iterable[str], words: frozenset[str]) -> bool:
+    """Whether words tell of each option, or it only carries one of them."""
+    return all(option in _CARRY or words.issuperset(text.stems(option.strip("-")) or ("",)) for option in options)
 
 
-def _nearness(
-    parts: Sequence[_Part], marks: Mapping[str, frozenset[str]], weights: Mapping[str, float], title: str, body: str
-) -> float:
-    """How much of a command an attempt has, 0 where they differ in what tells tries apart."""
-    said = f"{title}\n{body}"
-    lines = [_part(line.strip().strip("`$ ")) for line in said.split("\n") if line.strip()]
-    for part in parts:
-        for line in lines:
-            if line is not None and line.program == part.program:
-                if _same(part, line):
-                    return 1.0
-                if line is lines[0]:
-                    return 0.0  # the attempt is a command, and another one
-    theirs, named = _words(said), _words(title)
-    told = max(_told(part, theirs, named, weights) for part in parts)
-    return 0.0 if told and _differ(marks, _marks(said)) else told
+def _without(said: str, program: str) -> str:
+    """A text without what is run: python3 and s3cmd are no identifiers of what it is run on."""
+    return re.sub(rf"(?<![\w-]){re.escape(program)}(?![\w-])", " ", said, flags=re.IGNORECASE)
 
 
-def _told(part: _Part, theirs: frozenset[str], named: frozenset[str], weights: Mapping[str, float]) -> float:
-    """How much of a part of a command is told by an attempt in words of its own."""
-    both = part.words & theirs
-    if len(both) < _WORDS_SHARED or part.stem not in theirs:
-        return 0.0
-    shared = _weight(both, weights) / _weight(part.words, weights)
-    if shared >= _SHARED:
-        return shared
-    covered = len(named & part.words) / len(named) if named else 0.0
-    return covered if covered >= _TITLE and len(named & part.words) > _WORDS_SHARED else 0.0
-
-
-@frozen
-class _Part:
-    """One of the commands that a line runs: what is run, its words as they stand, options apart, and what they say."""
-
-    program: str
-    operands: frozenset[str]
-    options: frozenset[str]
-    words: frozenset[str]
-
-    @property
-    def stem(self) -> str:
-        """What is run, as a word of a text."""
-        return next(iter(text.stems(self.program)), self.program)
-
-
-def _parts(command: str) -> list[_Part]:
-    return [part for one in _JOINED.split(command) if (part := _part(one)) is not None]
-
-
-def _part(said: str) -> _Part | None:
-    tokens = [token.strip("'\"") for token in _TOKEN.findall(said)]
-    while tokens and (tokens[0].lower() in _BEFORE or "=" in tokens[0].partition("/")[0]):
-        del tokens[0]
-    if len(tokens) > 2 and tokens[0].startswith("python") and tokens[1] == "-m":
-        del tokens[:2]
-    if not tokens:
-        return None
-    program = tokens[0].rpartition("/")[2].lower()
-    rest = tokens[1:]
-    options = frozenset(token for token in rest if token.startswith("-")) - _HARMLESS
-    operands = frozenset(token for token in rest if not token.startswith("-"))
-    return _Part(program, operands, options, _words(said))
-
-
-def _same(one: _Part, other: _Part) -> bool:
-    """Whether two commands are one, in whatever order: the same operands, and options that matter."""
-    return one.operands == other.operands and one.options == other.options
-
-
-def _weight(words: Iterable[str], weights: Mapping[str, float]) -> float:
-    return sum(weights.get(word, 0.0) for word in words)
-
-
-def _marks(said: str) -> Mapping[str, frozenset[str]]:
-    """What tells two tries apart, by sort."""
-    hosts, paths = set(), set()
-    rest = said
-    for url in _URL.findall(said):
-        parts = urlsplit(url.rstrip(".,;:)"))
-        hosts.add(parts.netloc.lower())
-        paths |= {parts.path.rstrip("/")} - {""}
-    rest = _URL.sub(" ", rest)
-    addresses = frozenset(_ADDRESS.findall(rest)) | {host for host in hosts if _ADDRESS.fullmatch(host)}
-    rest = _ADDRESS.sub(" ", rest)
-    paths |= {path.rstrip("/.,;:") for path in _PATH.findall(rest)} - {""}
-    rest = _PATH.sub(" ", rest)
-    hosts |= {host.lower() for host in _HOST.findall(rest)}
-    rest = _HOST.sub(" ", rest)
-    options = {(name, value.strip("'\"")) for name, value in _OPTION.findall(said)}
-    return {
-        "address": addresses,
-        "host": frozenset(hosts) - addresses,
-        "path": frozenset(paths),
-        "number": frozenset(_NUMBER.findall(rest)),
-        "name": frozenset(name.lower() for name in _NAME.findall(rest)),
-        "option": frozenset(f"{name} {value}" for name, value in options),
-    }
-
-
-def _differ(command: Mapping[str, frozenset[str]], attempt: Mapping[str, frozenset[str]]) -> bool:
-    """Whether both name something of a sort, and the command something that the attempt does not."""
-    for sort in ("address", "host", "path", "name"):
-        if command[sort] and attempt[sort] and not _within(command[sort], attempt[sort]):
-            return True
-    if command["number"] and attempt["number"] and command["number"].isdisjoint(attempt["number"]):
-        return True
-    named = {option.partition(" ")[0] for option in attempt["option"]}
-    return any(option.partition(" ")[0] in named and option not in attempt["option"] for option in command["option"])
-
-
-def _within(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether each of one is one of the other, or ends like it: /api/users and /users, db.example.com and example.com."""
-    return all(
-        any(mine == theirs or mine.endswith(theirs) or theirs.endswith(mine) for theirs in other) for mine in one
-    )
+def _marks(said: str) -> list[frozenset[str]]:
+    """What tells two tries apart, by sort: hosts and what follows them, addresses, paths, numbers, identifiers."""
+    marks: list[set[str]] = [{f"{host.lower()}{rest.rstrip('/.,;:)')}" for host, rest in _URL.findall(said)}]
+    rest = _URL.sub(" ", said)
+    for sort in _SORTS:
+        marks.append({found.rstrip("/.,;:").lower() for found in sort.findall(rest)} - {""})
+        rest = sort.sub(" ", rest)
+    return [frozenset(found) for found in marks]
