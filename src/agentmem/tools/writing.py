@@ -85,6 +85,8 @@ def note(store: Store, args: Mapping[str, Any]) -> Reply:
     with store.transaction():
         for at, one in enumerate(given):
             fields = checked(f"notes[{at}]", shapes.NOTE, one)
+            if store.limit is not None:  # nothing else could be meant
+                fields.setdefault("parent", str(store.limit))
             written, items = _note(store, fields, made, similar=len(given) <= _SIMILAR)
             made.append(written.id)
             said += [f"#{written.id}{items}", *lines.remarks(written.notices, written.similar)]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agentmem import Entity, Note, Store
+from agentmem.tools import Toolbox
 
 
 def test_notes_answer_with_their_ids_alone(calls: Any) -> None:
@@ -218,3 +219,16 @@ def test_similar_notes_are_named(calls: Any) -> None:
     first = calls.note(notes=[{"kind": "fact", "title": "The staging host answers on port 8443"}]).data["ids"][0]
     again = calls.note(notes=[{"kind": "fact", "title": "The staging host answers on port 8443 too"}])
     assert f"similar: #{first} fact [active]" in again.text
+
+
+def test_a_limited_server_writes_beneath_its_note(opened: Any) -> None:
+    """Without a parent too: nothing else could be meant. A goal it refuses."""
+    store = opened()
+    step = store.notes.add("step", "Mine", parent=store.notes.add("goal", "Check"))
+    box = Toolbox(store.beneath(step))
+    made = box.call(
+        "note", {"notes": [{"kind": "fact", "title": "Found"}, {"kind": "fact", "title": "More", "parent": "$1"}]}
+    )
+    first, second = (store.notes.get(one) for one in made.data["ids"])
+    assert (first.parent, second.parent) == (step.id, first.id)
+    assert box.call("note", {"notes": [{"kind": "goal", "title": "x"}]}).error is not None
