@@ -29,6 +29,10 @@ NOT_RUN = {
     "agentmem release 12 --claim 7f6c0a...": "a token that only a claim has",
     "agentmem log --follow --kind note.added": "goes on for ever",
     "agentmem confirm 41 --origin user": "at a terminal only",
+    "agentmem mcp install claude-code": "asks at a terminal",
+    "agentmem serve": "takes stdin and stdout for itself",
+    "agentmem serve --project acme --under 14": "takes stdin and stdout for itself",
+    "agentmem serve --http --token-file ~/.config/agentmem/http.token": "serves until it is ended",
     "agentmem claims --mine --json": "a call has claims only by its token",
 }  # fmt: skip
 # What an example needs that others would stumble over.
@@ -38,6 +42,7 @@ BEFORE = {
     "agentmem restore work-2026-11-30.db restored.db": ["backup work-2026-11-30.db"],
     "agentmem restore work-2026-11-30.db other.db --new-key-file other.key": ["backup work-2026-11-30.db"],
     "agentmem claims": ["claim 20"],
+    "agentmem mcp list --json": ["mcp install cursor --yes"],
     "agentmem salvage work.db salvaged.db": ["backup work.db"],
     "agentmem salvage work.db rest.db --remainder later.jsonl": ["backup work.db"],
     "agentmem undo --of-run r7 --dry-run": ["forget 480 --yes"],

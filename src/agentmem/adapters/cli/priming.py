@@ -21,7 +21,7 @@ def prime(session: Session, store: Store, budget: int) -> None:
 
     Examples:
       agentmem prime
-      agentmem prime --budget 1000 >> AGENTS.md
+      agentmem prime --budget 1000
     """
     from agentmem.tools.guide import INSTRUCTIONS
 

@@ -7,6 +7,7 @@ command line.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -14,11 +15,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from agentmem.adapters.hooks.hosts import HOSTS, HookEvent, HostHook, Shape
 
-__all__ = ["main"]
+__all__ = ["leave", "main"]
 
 _OPTIONS: Final = ("db", "project", "key-file", "author", "run", "task", "budget", "within", "host")
 # Milliseconds from the start of the process. A command waits for pre-tool; an agent that wakes without its memory because
@@ -27,6 +28,7 @@ _WITHIN: Final = {HookEvent.PRE_TOOL: 150}
 _WITHIN_OTHERS: Final = 2000
 _STDIN_BYTES: Final = 4 * 1024 * 1024
 _FIRST: Final = time.monotonic()
+_answering: Final = threading.Lock()  # held from the moment that an answer is there: it is then printed whole
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -38,6 +40,14 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001  # whatever it is, it is not for the host to stumble over
         _complain(f"{error}" if hasattr(error, "what") else f"{type(error).__name__}: {error}")
     return 0
+
+
+def leave() -> NoReturn:
+    """End the process here, with what it said and the code 0: nothing is left to tidy that a kill would not leave as well."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+    os._exit(0)
 
 
 def _run(arguments: Sequence[str]) -> None:
@@ -58,6 +68,8 @@ def _run(arguments: Sequence[str]) -> None:
         from agentmem.adapters.hooks.work import work
 
         text = work(event, options, said, seconds=within / 1000)
+        _answering.acquire()
+        timer.cancel()
         _answer(hook, text)
     finally:
         timer.cancel()
@@ -99,7 +111,7 @@ def _hook(event: HookEvent, host: str | None, said: Mapping[str, Any]) -> HostHo
         if found is None:
             raise ValueError(f"there is no host {host!r}; there are {', '.join(HOSTS)}")
         return found.get(event, HostHook(event, Shape.SILENT))
-    name = said.get("hook_event_name")
+    name = said.get("hook_event_name") or said.get("hookEventName")
     for hooks in HOSTS.values():
         if event in hooks and hooks[event].name == name:
             return hooks[event]
@@ -137,8 +149,9 @@ def _since_start() -> float:
 
 
 def _time_is_up() -> None:
-    """End here and now. A write that has begun is committed whole, or not at all."""
-    os._exit(0)
+    """End here and now, unless the answer is being printed. A write that has begun is committed whole, or not at all."""
+    if _answering.acquire(blocking=False):
+        os._exit(0)
 
 
 def _complain(why: str) -> None:
