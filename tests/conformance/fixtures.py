@@ -7,7 +7,7 @@ transport settings and our lists. What each must do is said by the suite's own s
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
@@ -29,6 +29,7 @@ from mcp.types import (
     TextContent,
     TextResourceContents,
 )
+from pydantic import Field
 
 # One red pixel, and a hundredth of a second of silence.
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -44,6 +45,7 @@ def mount(server: MCPServer[Any]) -> None:
     _on_the_way(server)
     _asking(server)
     _inputs(server)
+    _changes(server)
     _resources(server)
     _prompts(server)
 
@@ -195,21 +197,21 @@ def _asking(server: MCPServer[Any]) -> None:
         return f"Elicitation completed: action={answer.action}, content={answer.content}"
 
 
-def _form(message: str, properties: dict[str, Any]) -> ElicitRequest:
+def _form(message: str, properties: dict[str, Any]) -> Any:
     schema = {"type": "object", "properties": properties, "required": list(properties)}
     return ElicitRequest.model_validate(
         {"method": "elicitation/create", "params": {"mode": "form", "message": message, "requestedSchema": schema}}
     )
 
 
-def _sample(text: str, most: int) -> CreateMessageRequest:
+def _sample(text: str, most: int) -> Any:
     message = {"role": "user", "content": {"type": "text", "text": text}}
     return CreateMessageRequest.model_validate(
         {"method": "sampling/createMessage", "params": {"messages": [message], "maxTokens": most}}
     )
 
 
-def _roots() -> ListRootsRequest:
+def _roots() -> Any:
     return ListRootsRequest.model_validate({"method": "roots/list", "params": {}})
 
 
@@ -305,6 +307,27 @@ def _inputs(server: MCPServer[Any]) -> None:
         if able is not None and able.sampling is not None:
             asked["greeting"] = _sample("Generate a greeting", 50)
         return InputRequiredResult(input_requests=asked) if asked else [TextContent(type="text", text="nothing to ask")]
+
+
+def _changes(server: MCPServer[Any]) -> None:
+    """What is told to listeners, and what is asked of headers, at 2026-07-28."""
+
+    @server.tool(structured_output=False)
+    async def test_trigger_tool_change(ctx: Context[Any, Any]) -> str:
+        """Says that the tools changed."""
+        await ctx.notify_tools_changed()
+        return "done"
+
+    @server.tool(structured_output=False)
+    async def test_trigger_prompt_change(ctx: Context[Any, Any]) -> str:
+        """Says that the prompts changed."""
+        await ctx.notify_prompts_changed()
+        return "done"
+
+    @server.tool(structured_output=False)
+    def test_custom_headers(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+        """Has an argument that a client repeats in a header."""
+        return region
 
 
 def _resources(server: MCPServer[Any]) -> None:

@@ -43,7 +43,7 @@ def main(path: str, *fixtures: str) -> None:
         from fixtures import mount
 
         mount(server)
-    http.Gate = WithToken  # type: ignore[misc]
+    http.Gate = WithToken  # type: ignore[attr-defined]
     http.HttpServer(toolbox, server, host="127.0.0.1", port=0, token=TOKEN).run(told)
 
 

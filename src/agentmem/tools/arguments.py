@@ -20,6 +20,7 @@ __all__ = ["array", "checked", "flag", "number", "ref", "strings", "text", "whol
 Schema = Mapping[str, Any]
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_LARGEST: Final = 2**63
 _FLAGS: Final = {"true": True, "false": False}
 
 
@@ -170,7 +171,7 @@ def _number(place: str, given: Any) -> float | int:
             given = float(given)
         except ValueError:
             raise _of_type(place, "a number", given) from None
-    if type(given) not in (int, float):
+    if type(given) not in (int, float) or (type(given) is int and abs(given) > _LARGEST):
         raise _of_type(place, "a number", given)
     found: float | int = given
     return found

@@ -88,8 +88,8 @@ def take_back(store: Store) -> int:
     returned = 0
     for run in sorted({claim.run for claim in store.claims() if claim.run is not None and not claim.mine}):
         found = _SERVER.fullmatch(run)
-        if found is None or found[1] != _boot() or _started(int(found[2])) == int(found[3]):
-            continue
+        if found is None or found[1] != _boot() or _started(int(found[2])) in (0, int(found[3])):
+            continue  # of others, or alive; also one that can't be looked at
         dead = store.acting(run=run)
         dead.adopt_claims(_secret(store, run.split("/")[0]))
         with suppress(AgentMemError):  # somebody else was quicker
@@ -123,14 +123,12 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """When a process was started, in ticks since the machine was; None where there is none, 0 where it can't be told."""
+    """When a process was started, in ticks since the machine was; 0 where it can't be told. None where there is none."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[19])
-    except FileNotFoundError:
-        if Path("/proc/self/stat").exists():
-            return None
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+        return None if fields[0] in ("Z", "X") else int(fields[19])  # one that only waits to be reaped is dead
     except (OSError, ValueError, IndexError):
-        return 0
+        pass
     if os.name == "nt":  # where signal 0 is no question
         return 0
     try:

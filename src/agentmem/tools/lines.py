@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -45,6 +46,13 @@ BODY_TOKENS: Final = 2500
 
 _HANGING: Final = 20  # children, links, notes about it: so many lines each
 _ITEMS: Final = 100
+_ATTRS_CHARS: Final = 400  # of the attributes of an entity in a list
+# What begins a line of ours beside what is escaped everywhere: a text of an agent must not pass for it.
+_OURS: Final = re.compile(
+    r"\s*(?:notice|similar|earlier|error(?: \w+)?|why|next|more|result|work|news|cut|bookmark|checkpoint|yours[^:]*|pinned):"
+    r"|\s*(?:->|<-)\s|\s*\d+\.\d+ \[|\s*yours until",
+    re.IGNORECASE,
+)
 
 
 def compact(value: Any) -> str:
@@ -83,7 +91,9 @@ def entity_line(entity: Entity) -> str:
     checks = " ".join(f"{name}={result}" for name, result in entity.checks.items())
     parts = [inline(entity.key, entity.origin), f"[{entity.status}]", checks]
     if entity.attrs:
-        parts.append(_quoted(compact(dict(entity.attrs)), entity.origin))
+        attrs = compact(dict(entity.attrs))
+        shown = attrs if len(attrs) <= _ATTRS_CHARS else f"{attrs[:_ATTRS_CHARS]}…"
+        parts.append(_quoted(shown, entity.origin))
     return " ".join(part for part in parts if part)
 
 
@@ -111,7 +121,7 @@ def record(store: Store, value: Record) -> str:
         case Summary():
             return joined(_summary(value))
         case ExpectedChecks():
-            where = f" where {value.where}" if value.where else ""
+            where = f" where {inline(value.where, value.origin)}" if value.where else ""
             return f"#{value.id} checks expected of {value.type}{where}: {', '.join(value.names)}"
         case Project():
             return f"#{value.id} project {inline(value.name)}"
@@ -147,7 +157,7 @@ def _about_note(store: Store, note: Note) -> str:
         parts.append("pinned")
     if note.scope is not None:
         checks = f" checks {', '.join(note.scope.checks)}" if note.scope.checks else ""
-        where = f" where {note.scope.where}" if note.scope.where else ""
+        where = f" where {inline(note.scope.where, note.origin)}" if note.scope.where else ""
         parts.append(f"scope {note.scope.type}{where}{checks}")
     if note.confidence is not None:
         parts.append(f"confidence {note.confidence:.2g}")
@@ -169,7 +179,7 @@ def _entity_name(store: Store, entity: int) -> str:
     return f"{value.type}:{inline(value.key, value.origin)}" if isinstance(value, Entity) else f"#{entity}"
 
 
-def _block(found: int, text: str | None, origin: str) -> str:
+def _block(found: int, text: str | None, origin: str, field: str = "") -> str:
     """A long text, its beginning if it is too long, and how to read the rest."""
     if not text:
         return ""
@@ -178,7 +188,8 @@ def _block(found: int, text: str | None, origin: str) -> str:
     if len(kept) == len(text):
         return shown
     rest = len(text) - len(kept)
-    return f'{shown}\ncut: {rest} more characters: more("read", {{"ref": "{found}", "start": {len(kept)}}})'
+    named = f', "field": "{field}"' if field else ""
+    return f'{shown}\ncut: {rest} more characters: more("read", {{"ref": "{found}", "start": {len(kept)}{named}}})'
 
 
 def _nothing(_: str) -> str:
@@ -187,7 +198,14 @@ def _nothing(_: str) -> str:
 
 def trusted(text: str) -> str:
     """A text of many lines that an agent or a person wrote: each line begins nothing of ours."""
-    return "\n".join(prompt_inline(line) if line.strip() else "" for line in text.split("\n"))
+    return "\n".join(_line(line) for line in text.split("\n"))
+
+
+def _line(line: str) -> str:
+    if not line.strip():
+        return ""
+    shown = prompt_inline(line)
+    return f"\\{shown}" if _OURS.match(shown) else shown
 
 
 def _summary_beneath(store: Store, note: Note) -> Summary | None:
@@ -198,9 +216,9 @@ def _summary(summary: Summary) -> list[str]:
     stale = " (stale: something beneath changed later)" if summary.stale else ""
     found = [f"#{summary.id} summary of #{summary.note}{stale}"]
     if summary.result:
-        found.append(f"result: {_block(summary.id, summary.result, summary.origin)}")
+        found.append(f"result: {_block(summary.id, summary.result, summary.origin, 'result')}")
     if summary.work:
-        found.append(f"work: {_block(summary.id, summary.work, summary.origin)}")
+        found.append(f"work: {_block(summary.id, summary.work, summary.origin, 'work')}")
     return found
 
 
@@ -233,7 +251,7 @@ def _entity(store: Store, entity: Entity) -> list[str]:
     parts.append(f"changed {minute(entity.updated_at)}, revision {entity.revision}")
     found = [head, "; ".join(parts)]
     if entity.attrs:
-        found.append(f"attrs {_quoted(compact(dict(entity.attrs)), entity.origin)}")
+        found.append(f"attrs {_quoted(compact(_shortened(dict(entity.attrs))), entity.origin)}")
     found += [mark_line(mark) for mark in store.entities.marks(entity)]
     about = store.notes.list(about=entity, limit=_HANGING + 1)
     found += [f"- {title_line(note)}" for note in about[:_HANGING]]
@@ -246,6 +264,15 @@ def _entity(store: Store, entity: Entity) -> list[str]:
         after = below[_HANGING - 1].id
         found.append(f'cut: more beneath: more("entities.children", {{"entity": "{entity.id}", "after": {after}}})')
     return [*found, *_links(store, entity)]
+
+
+def _shortened(value: Any) -> Any:
+    """A value of JSON whose long texts are cut: what is longer belongs into a note."""
+    if isinstance(value, str):
+        return value if len(value) <= 2 * _ATTRS_CHARS else f"{value[: 2 * _ATTRS_CHARS]}…"
+    if isinstance(value, dict):
+        return {name: _shortened(part) for name, part in value.items()}
+    return [_shortened(part) for part in value] if isinstance(value, list) else value
 
 
 def mark_line(mark: Mark) -> str:

@@ -140,7 +140,8 @@ def _earlier(store: Store, args: dict[str, Any]) -> Reply:
 
 def _groups(store: Store, args: dict[str, Any]) -> Reply:
     given = _given(args, "of", "limit")
-    return reading.groups(store.entities.groups(args["type"], args["by"], args.get("where"), **given, **_params(args)))
+    found = store.entities.groups(args["type"], args["by"], args.get("where"), **given, **_params(args))
+    return reading.groups(store, args["type"], found)
 
 
 def _query(store: Store, args: dict[str, Any]) -> Reply:
@@ -177,7 +178,7 @@ def _revisions(store: Store, args: dict[str, Any]) -> Reply:
 
 def _revision(store: Store, args: dict[str, Any]) -> Reply:
     value = store.revision(args["ref"], args["seq"])
-    return Reply(as_json(value))
+    return Reply(inline(as_json(value), getattr(value, "origin", "agent")))
 
 
 def _diff(store: Store, args: dict[str, Any]) -> Reply:
@@ -269,7 +270,8 @@ LOOKING: Final[tuple[Verb, ...]] = (
            required=("query",), everywhere=True, listed=False),
     _reads("find", "Search by words alone", _find, {**_FILTERS, "after": text()}, required=("query",), everywhere=True),
     _reads("read", "A long text of a record from a character on", reading.read,
-           {"ref": ref(), "start": whole(), "budget": _BUDGET}, required=("ref",)),
+           {"ref": ref(), "start": whole(), "field": text("body, text, result, work or why"), "budget": _BUDGET},
+           required=("ref",)),
     _reads("notes.list", "Notes by kind, status, place, tag", _notes,
            {"kind": text(), "status": text(), "parent": ref(), "roots": flag(), "under": ref(), "about": ref(),
             "tag": text(), "limit": _LIMIT, "after": whole()}, past=True),

@@ -22,6 +22,9 @@ __all__ = ["get", "left", "query", "recall", "resume"]
 
 _REFS: Final = 20  # records of one `get`
 _GET_TOKENS: Final = 6000  # of one `get` in all
+_TEXTS: Final = ("body", "text", "result", "work", "why")
+_FREE: Final = ("attrs", "key", "value", "detail")  # fields of a where whose values are anybody's text
+_PAGE: Final = 100  # entities of a page
 _VIEWS: Final = ("work", "results")
 
 
@@ -90,9 +93,11 @@ def get(store: Store, args: Mapping[str, Any]) -> Reply:
 
 def query(store: Store, args: Mapping[str, Any]) -> Reply:
     """Entities that match, or how many there are of each."""
-    limit = args.get("limit", 50)
+    limit = min(args.get("limit", 50), _PAGE)
     if "group" in args:
-        return groups(store.entities.groups(args["type"], args["group"], args.get("where"), limit=limit))
+        return groups(
+            store, args["type"], store.entities.groups(args["type"], args["group"], args.get("where"), limit=limit)
+        )
     found = store.entities.query(
         args["type"], args.get("where"), order=args.get("order", ""), limit=limit, after=args.get("after"), total=True
     )
@@ -109,15 +114,17 @@ def page(found: Page) -> Reply:
     return Reply("\n".join(shown), {"total": found.total, "after": found.after, "keys": keys})
 
 
-def groups(found: Groups) -> Reply:
-    """Counts by value, the largest first."""
+def groups(store: Store, kind: str, found: Groups) -> Reply:
+    """Counts by value, the largest first. Values are quoted as soon as one entity of the type is of others."""
+    foreign = store.entities.query(kind, "origin in ('web', 'tool', 'import')", limit=1).entities
+    origin = foreign[0].origin if foreign and any(name.partition(".")[0] in _FREE for name in found.fields) else "agent"
     shown = []
     for group in found.groups:
         values = [
             value if isinstance(value, str) else "-" if value is None else lines.compact(value)
             for value in group.values
         ]
-        line = f"{' '.join(inline(value) for value in values)}: {group.count}"
+        line = f"{' '.join(inline(value, origin) for value in values)}: {group.count}"
         if group.numbers is not None:
             of = group.numbers
             line += f" (min {of.min}, max {of.max}, sum {of.sum}, avg {of.avg})"
@@ -131,15 +138,18 @@ def groups(found: Groups) -> Reply:
 def read(store: Store, args: Mapping[str, Any]) -> Reply:
     """A long text of a record from some character on."""
     record = store.get(args["ref"])
-    texts = [getattr(record, name, None) for name in ("body", "text", "result", "work")]
+    names = (args["field"],) if "field" in args else _TEXTS
+    if names[0] not in _TEXTS:
+        raise InvalidInput(f"field is {shown(names[0])}", next=f"It is one of {', '.join(_TEXTS)}")
+    texts = [getattr(record, name, None) for name in names]
     whole = next((text for text in texts if text), "") or ""
     start = max(0, args.get("start", 0))
     part = cut(whole[start:], args.get("budget", lines.BODY_TOKENS), count_tokens)
     origin = getattr(record, "origin", "agent")
-    shown = quoted_block(part, origin) if origin in UNTRUSTED and part else lines.trusted(part)
+    text_shown = quoted_block(part, origin) if origin in UNTRUSTED and part else lines.trusted(part)
     end = start + len(part)
     rest = len(whole) - end
     if rest > 0:
-        shown += f"\ncut: {rest} more characters: start {end}"
+        text_shown += f"\ncut: {rest} more characters: start {end}"
     title = record.title if isinstance(record, Note) else None
-    return Reply(shown or "nothing", {"start": start, "end": end, "of": len(whole), "title": title})
+    return Reply(text_shown or "nothing", {"start": start, "end": end, "of": len(whole), "title": title})

@@ -20,6 +20,8 @@ from agentmem.tools.verbs import Verb
 
 __all__ = ["Toolbox"]
 
+_TEXT_CHARS: Final = 40_000
+
 _Run = Callable[[Store, dict[str, Any]], Reply]
 
 _RUNS: Final[Mapping[str, _Run]] = {
@@ -77,9 +79,10 @@ class Toolbox:
         try:
             store, callers = self._ready()
             if verb is not None:
-                return run(store, verb, arguments)
+                return _bounded(run(store, verb, arguments), arguments)
             assert tool is not None
-            return _called(store, callers, tool, checked(name, _with_by(tool.schema), arguments))
+            reply = _called(store, callers, tool, checked(name, _with_by(tool.schema), arguments))
+            return _bounded(reply, arguments)
         except AgentMemError as error:
             return _failed(error)
         except (OSError, MemoryError, RecursionError) as error:
@@ -129,6 +132,17 @@ def _called(store: Store, callers: Callers, tool: Tool, args: dict[str, Any]) ->
     if tool.name == "recall" or not (news := view.news()):  # which brings them itself
         return reply
     return Reply("\n".join((*news, reply.text)), reply.data)
+
+
+def _bounded(reply: Reply, arguments: Mapping[str, Any]) -> Reply:
+    """A reply that no context is flooded by, unless the caller gave a budget of its own."""
+    given = arguments.get("args", arguments)
+    if len(reply.text) <= _TEXT_CHARS or (isinstance(given, Mapping) and "budget" in given):
+        return reply
+    kept = reply.text[:_TEXT_CHARS]
+    whole = kept.rpartition("\n")[0] or kept
+    left = len(reply.text) - len(whole)
+    return Reply(f"{whole}\ncut: {left} more characters: ask for less at once, with a smaller limit", reply.data)
 
 
 def _failed(error: AgentMemError) -> Reply:

@@ -26,6 +26,8 @@ _OPTIONS: Final = ("db", "project", "key-file", "author", "run", "task", "budget
 # the machine was busy is worse off than one that wakes a second later.
 _WITHIN: Final = {HookEvent.PRE_TOOL: 150}
 _WITHIN_OTHERS: Final = 2000
+_WITHIN_MOST: Final = 60_000
+_PRINTS_SECONDS: Final = 5.0  # for a host that does not read on
 _STDIN_BYTES: Final = 4 * 1024 * 1024
 _FIRST: Final = time.monotonic()
 _answering: Final = threading.Lock()  # held from the moment that an answer is there: it is then printed whole
@@ -58,7 +60,7 @@ def _run(arguments: Sequence[str]) -> None:
         return
     event = HookEvent(arguments[0])
     options = _options(arguments[1:])
-    within = int(options.get("within", _WITHIN.get(event, _WITHIN_OTHERS)))
+    within = min(max(int(options.get("within", _WITHIN.get(event, _WITHIN_OTHERS))), 1), _WITHIN_MOST)
     timer = threading.Timer(max(within / 1000 - _since_start(), 0.001), _time_is_up)
     timer.daemon = True
     timer.start()
@@ -135,7 +137,14 @@ def _answer(hook: HostHook, text: str) -> None:
         case Shape.SILENT:
             whole = ""
     if whole and sys.stdout is not None:
-        os.write(sys.stdout.fileno(), whole.encode())
+        last = threading.Timer(_PRINTS_SECONDS, os._exit, (0,))
+        last.daemon = True
+        last.start()
+        os.set_blocking(sys.stdout.fileno(), True)
+        rest = memoryview(whole.encode())
+        while rest:
+            rest = rest[os.write(sys.stdout.fileno(), rest) :]
+        last.cancel()
 
 
 def _since_start() -> float:
@@ -156,4 +165,6 @@ def _time_is_up() -> None:
 
 def _complain(why: str) -> None:
     if sys.stderr is not None:
-        sys.stderr.write(f"agentmem hook: {' '.join(why.split())}\n")
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"agentmem hook: {' '.join(why.split())}\n")
+            sys.stderr.flush()

@@ -18,7 +18,7 @@ from agentmem.errors import AgentMemError
 from agentmem.records.projects import default_project
 from agentmem.records.reports import BOOKMARK
 from agentmem.store import Store
-from agentmem.types import Event, Note
+from agentmem.types import UNFINISHED, Event, Note
 
 __all__ = ["work"]
 
@@ -36,7 +36,11 @@ _DONE: Final = {
 }  # fmt: skip
 _REFERENCES: Final = 8  # numbers of a prompt that are looked up
 _TRANSCRIPT_BYTES: Final = 256 * 1024
-_REFERENCE: Final = re.compile(r"#([1-9][0-9]{0,18})\b")
+# Not that of an issue elsewhere, a fragment, a colour, a language.
+_REFERENCE: Final = re.compile(
+    r"(?<![\w/&#-])(?<!issue )(?<!issues )(?<!pr )(?<!pull )(?<!request )(?<!mr )(?<!ticket )(?<!bug )(?<!color )(?<!colour )"
+    r"#([1-9][0-9]{0,18})\b(?![-/.]\w)", re.IGNORECASE
+)  # fmt: skip
 _DIRECTORIES: Final = ("CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CURSOR_PROJECT_DIR")
 _ASSIGNS: Final = ("task", "prompt", "description", "subagent_task", "agent_type", "agent_id")
 _COMMANDS: Final = ("command", "cmd", "script", "query", "url", "pattern", "prompt")
@@ -188,7 +192,7 @@ def _task(store: Store, texts: list[str]) -> int | None:
         found: dict[int, Note] = {}
         for number in _REFERENCE.findall(text)[:_REFERENCES]:
             note = _note(store, int(number))
-            if note is not None and note.kind in ("goal", "step"):
+            if note is not None and note.kind in ("goal", "step") and note.status in UNFINISHED:
                 found[note.id] = note
         if found:
             above = {up for note in found.values() for up in _above(store, note)} if len(found) > 1 else set()
@@ -235,7 +239,7 @@ def _prompts(path: object, kind: object) -> list[str]:
             file.seek(0, os.SEEK_END)
             file.seek(max(file.tell() - _TRANSCRIPT_BYTES, 0))
             lines = file.read(_TRANSCRIPT_BYTES).decode("utf-8", "replace").splitlines()
-    except OSError:
+    except (OSError, ValueError):  # a path with a NUL is no path
         return []
     running: dict[str, Mapping[str, Any]] = {}
     for line in lines:
@@ -326,7 +330,7 @@ def _bookmarked(store: Store, head: str, since: Sequence[Event], said: Mapping[s
         parts.append("Written last: " + ", ".join(f"#{note.id} {note.kind}" for note in written[:_NAMED]) + ".")
     last = said.get("last_assistant_message") or said.get("prompt_response")
     if isinstance(last, str) and last.strip():
-        text = " ".join(last.split())
+        text = _line(last.encode("utf-8", "replace").decode())
         parts.append(f"Said last: {text[:_SAID_CHARS]}{'…' if len(text) > _SAID_CHARS else ''}")
     return " ".join(parts)
 
