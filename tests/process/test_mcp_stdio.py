@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -161,7 +163,13 @@ HOSTILE = {
         b'{"jsonrpc": "2.0", "id": "seven", "method": "x", "params": {"a": "' + b"a" * (5 << 20) + b'"}}',
         "seven",
     ),
-    "too long, no id in sight": (b'{"a": "' + b"a" * (9 << 20) + b'", "id": 7}', None),
+    "too long, its id last": (b'{"a": "' + b"a" * (9 << 20) + b'", "id": 7}', 7),
+    "too long, no id of its own": (b'{"a": {"id": 5, "b": "' + b"a" * (5 << 20) + b'", "id": 6}}', None),
+    "cut short": (b'{"jsonrpc": "2.0", "params": {"id": 5}, "id": 7, "method": "ping"', 7),
+    "an id in a text": (b'{"a": "\\"id\\": 5, ', None),
+    "an id that is none": (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', None),
+    "an id that is true": (b'{"jsonrpc": "2.0", "id": true, "method": "ping"}', None),
+    "an id that is null": (b'{"jsonrpc": "2.0", "id": null, "method": "ping"}', None),
     "a lone surrogate": (b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "\\ud800"}}', 7),
 }
 
@@ -343,3 +351,48 @@ def test_store_and_server_agree(wire: Callable[..., Wire], tmp_path: Path) -> No
     with Store.open(tmp_path / "work.db", project="acme", key=bytes(range(32))) as store:
         (goal,) = store.notes.list()
         assert (goal.title, goal.author) == ("Check", "main")
+
+
+def _filled(server: Wire) -> int:
+    """How many requests a server takes of a client that reads no answer."""
+    line = b'{"jsonrpc": "2.0", "id": %d, "method": "tools/list", "params": {}}\n'
+    assert server.process.stdin is not None
+    stdin = server.process.stdin.fileno()
+    os.set_blocking(stdin, False)
+    for sent in range(20_000):
+        rest = line % (1000 + sent)
+        while rest:
+            if not select.select([], [stdin], [], 3)[1]:
+                return sent
+            with contextlib.suppress(BlockingIOError):
+                rest = rest[os.write(stdin, rest) :]
+    return 20_000
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
+def test_a_client_that_stops_reading_is_not_read_from_for_ever(wire: Callable[..., Wire]) -> None:
+    """Its requests wait with it, not in the memory of the server; once it reads on, it gets every answer."""
+    server = wire().open()
+    sent = _filled(server)
+    assert sent < 5_000
+    assert [server.read()["id"] for _ in range(sent)] == [1000 + number for number in range(sent)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
+def test_a_client_that_does_not_read_cannot_keep_it_from_ending(wire: Callable[..., Wire]) -> None:
+    """A signal ends it with code 0 although an answer is half written."""
+    server = wire().open()
+    _filled(server)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(30) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
+def test_the_end_of_stdin_ends_it_although_nobody_reads(wire: Callable[..., Wire]) -> None:
+    """With the last answers half written."""
+    server = wire().open()
+    assert server.process.stdin is not None
+    for number in range(50):  # more than a pipe holds of answers, fewer than are taken in
+        server.send(b'{"jsonrpc": "2.0", "id": %d, "method": "tools/list", "params": {}}' % number)
+    server.process.stdin.close()
+    assert server.process.wait(60) == 0

@@ -85,7 +85,7 @@ def note(store: Store, args: Mapping[str, Any]) -> Reply:
     with store.transaction():
         for at, one in enumerate(given):
             fields = checked(f"notes[{at}]", shapes.NOTE, one)
-            if store.limit is not None:  # nothing else could be meant
+            if store.limit is not None and fields["kind"] != "goal":  # nothing else could be meant
                 fields.setdefault("parent", str(store.limit))
             written, items = _note(store, fields, made, similar=len(given) <= _SIMILAR)
             made.append(written.id)

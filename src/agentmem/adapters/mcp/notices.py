@@ -165,6 +165,7 @@ class Notices:
                 record = store.get(event.record)
                 if isinstance(record, (Entity, Item)):
                     yield record_uri(record.ref)
+                    yield record_uri(record.ref).replace("%3A", ":", 1)  # which is as good a spelling of `type:key`
                 if isinstance(record, Item):
                     yield record_uri(record.note)
 

@@ -30,7 +30,7 @@ TEMPLATES: Final = (
         uri_template="agentmem://record/{id}",
         name="record",
         title="A record in full",
-        description="57, 14.3 for an item, endpoint:GET%20%2Fx for an entity.",
+        description="57, 14.3 for an item, endpoint%3AGET%20%2Fx for an entity.",
         mime_type=MIME,
     ),
 )

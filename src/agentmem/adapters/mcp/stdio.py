@@ -11,17 +11,18 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import queue
 import re
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, BinaryIO, Final
 
 import anyio
-import anyio.to_thread
 from mcp.server.stdio import stdio_server
-from mcp.types import INVALID_REQUEST, PARSE_ERROR, jsonrpc_message_adapter
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, JSONRPCNotification, jsonrpc_message_adapter
 
 from agentmem.adapters.mcp.server import MemoryServer
 
@@ -30,9 +31,16 @@ __all__ = ["LINE_BYTES", "run_stdio"]
 LINE_BYTES: Final = 4 * 1024 * 1024
 """A line from the client is so long at most, in bytes of UTF-8."""
 
+_PART: Final = 65536  # read or written at once, in bytes
 _DEPTH: Final = 200  # of objects and lists within each other in one line
-_BEGINNING: Final = 4096  # of a line that is too long: where its id is looked for
-_ID: Final = re.compile(rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{1,200}")\s*[,}]')
+_EDGE: Final = 4096  # bytes at the beginning and the end of a line that can't be read: where its id is looked for
+_AHEAD: Final = 256  # lines taken in while the client leaves answers unread; the rest waits with the client
+_UNREAD_SECONDS: Final = 5.0  # after the last line, without a byte being read: then nobody reads any more
+_LAST_SECONDS: Final = 1.0  # for the line that is being written when a signal comes
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_VALUE: Final = rb'\s*:\s*(-?[0-9]{1,18}|"[^"\\]{1,200}")\s*'
+_ID: Final = re.compile(_VALUE + rb"[,}]")
+_LAST_ID: Final = re.compile(rb',\s*"id"' + _VALUE + rb"\}\s*\Z")
 
 
 def run_stdio(server: MemoryServer) -> None:
@@ -96,25 +104,71 @@ async def _until_signal(scope: anyio.CancelScope) -> None:
 
 
 class _Writer:
-    """The way out: whole lines, one at a time."""
+    """The way out: whole lines, one at a time.
+
+    They are written on a thread of its own, for which the process does not wait when it ends: a client may stop reading.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._turn = anyio.Lock()
+        self._lines: queue.SimpleQueue[tuple[bytes, Callable[[], object]]] = queue.SimpleQueue()
+        self._writing: anyio.Event | None = None
+        self._ahead = 0
+        self._moved = time.monotonic()
+        self._unread = False
+        threading.Thread(target=self._run, name="agentmem-stdout", daemon=True).start()
 
     async def write(self, text: str) -> None:
         """Write a line. Where the client is gone it goes nowhere: its stdin will end too."""
         async with self._turn:
-            await anyio.to_thread.run_sync(self._written, text.encode("utf-8", "surrogatepass"))
+            if self._unread:
+                return
+            loop = asyncio.get_running_loop()
+            self._writing = written = anyio.Event()
+            self._lines.put((text.encode("utf-8", "surrogatepass"), lambda: loop.call_soon_threadsafe(self._written)))
+            try:
+                await written.wait()
+            except asyncio.CancelledError:
+                with anyio.move_on_after(_LAST_SECONDS, shield=True):
+                    await written.wait()
+                raise
 
     async def flush(self) -> None:
         """Nothing is held back."""
 
-    def _written(self, line: bytes) -> None:
-        rest = memoryview(line)
-        with contextlib.suppress(BrokenPipeError):
-            while rest:
-                rest = rest[self._stream.write(rest) or 0 :]
+    async def room(self) -> None:
+        """Wait with the next line while the client does not read what the last ones asked for."""
+        self._ahead += 1
+        while self._writing is not None and self._ahead > _AHEAD:
+            await self._writing.wait()
+
+    def end(self) -> None:
+        """No line will come: give up on a client that does not read either."""
+        left = self._moved + _UNREAD_SECONDS - time.monotonic()
+        if self._writing is None or left > 0:
+            asyncio.get_running_loop().call_later(max(left, 0.1), self.end)
+        else:
+            self._unread = True
+            self._written()
+
+    def _written(self) -> None:
+        writing, self._writing = self._writing, None
+        self._ahead = max(0, self._ahead - 1)
+        if writing is not None:
+            writing.set()
+
+    def _run(self) -> None:
+        while True:
+            line, written = self._lines.get()
+            rest = memoryview(line)
+            self._moved = time.monotonic()
+            with contextlib.suppress(OSError):
+                while rest:
+                    rest = rest[self._stream.write(rest[:_PART]) or 0 :]
+                    self._moved = time.monotonic()
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                written()
 
     async def refuse(self, code: int, message: str, found: Any) -> None:
         """Answer a line that is no message."""
@@ -142,9 +196,11 @@ class _Reader:
                 continue
             wrong = _wrong(line)
             if wrong is None:
+                await self._writer.room()
                 yield line.decode("utf-8")
             else:
                 await self._writer.refuse(*wrong)
+        self._writer.end()
 
     def _run(self, loop: asyncio.AbstractEventLoop, waiting: asyncio.Queue[_Line | None]) -> None:
         """Read on, one line ahead of what is asked for."""
@@ -157,9 +213,10 @@ class _Reader:
 
 
 class _Line(bytes):
-    """A line; `cut` says that it was too long, and this is its beginning."""
+    """A line; `cut` says that it was too long: then this is its beginning, and `ending` the last of it."""
 
     cut = False
+    ending = b""
 
 
 class _Lines:
@@ -178,15 +235,15 @@ class _Lines:
             if end >= 0:
                 return self._taken(end, beginning)
             if len(self._waiting) > LINE_BYTES:
-                beginning = beginning or bytes(self._waiting[:_BEGINNING])
-                self._waiting.clear()
+                beginning = beginning or bytes(self._waiting[:_EDGE])
+                del self._waiting[:-_EDGE]
             searched = len(self._waiting)
             if self._ended or not self._more():
                 return self._last(beginning)
 
     def _more(self) -> bool:
         try:
-            part = self._stream.read(65536)
+            part = self._stream.read(_PART)
         except OSError:
             part = b""
         self._ended = not part
@@ -196,6 +253,7 @@ class _Lines:
     def _taken(self, end: int, beginning: bytes) -> _Line:
         line = _Line(beginning or bytes(self._waiting[:end]))
         line.cut = bool(beginning) or end > LINE_BYTES
+        line.ending = bytes(self._waiting[max(0, end - _EDGE) : end])
         del self._waiting[: end + 1]
         return line
 
@@ -208,33 +266,33 @@ class _Lines:
 def _wrong(line: _Line) -> tuple[int, str, Any] | None:
     """Why a line is no message: the code and words of the error, and the id it is about, if that can be told."""
     if line.cut:
-        return INVALID_REQUEST, f"A line has {LINE_BYTES} bytes at most: send less at once", _id_of(line[:_BEGINNING])
+        return INVALID_REQUEST, f"A line has {LINE_BYTES} bytes at most: send less at once", _id_of(line)
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
-        return PARSE_ERROR, f"The line is not UTF-8 at byte {error.start + 1}", _id_of(line[:_BEGINNING])
+        return PARSE_ERROR, f"The line is not UTF-8 at byte {error.start + 1}", _id_of(line)
     if _depth(text) > _DEPTH:
-        return (
-            INVALID_REQUEST,
-            f"Objects and lists within each other are {_DEPTH} deep at most",
-            _id_of(line[:_BEGINNING]),
-        )
+        return INVALID_REQUEST, f"Objects and lists within each other are {_DEPTH} deep at most", _id_of(line)
     try:
-        jsonrpc_message_adapter.validate_json(text, by_name=False)
+        message = jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError:
-        return _unread(text)
+        return _unread(line)
+    if isinstance(message, JSONRPCNotification) and '"id"' in text and "id" in json.loads(text):
+        # Taken for a notification, it would stay without the answer that is waited for.
+        return INVALID_REQUEST, "The id of a request is a text or a whole number", None
     return None
 
 
-def _unread(text: str) -> tuple[int, str, Any]:
+def _unread(line: _Line) -> tuple[int, str, Any]:
     try:
-        found = json.loads(text)
+        found = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError):
-        return PARSE_ERROR, "The line is no JSON", None
+        return PARSE_ERROR, "The line is no JSON", _id_of(line)
     if isinstance(found, list):
         return INVALID_REQUEST, "Batches are not part of the protocol: send each message in a line of its own", None
     named = found.get("id") if isinstance(found, dict) else None
-    return INVALID_REQUEST, "The line is no JSON-RPC 2.0 message", named if isinstance(named, (int, str)) else None
+    known = isinstance(named, (int, str)) and not isinstance(named, bool)
+    return INVALID_REQUEST, "The line is no JSON-RPC 2.0 message", named if known else None
 
 
 def _depth(text: str) -> int:
@@ -257,7 +315,15 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def _id_of(beginning: bytes) -> Any:
-    """The id of a request, read off the beginning of a line that can't be read as a whole."""
-    found = _ID.search(beginning)
-    return None if found is None else json.loads(found[1])
+def _id_of(line: _Line) -> Any:
+    """The id of a request that can't be read as a whole: at the beginning or the end of its line, and of no object in it."""
+    depth = 0
+    for token in _TOKEN.finditer(line[:_EDGE]):
+        if token[0] in (b"{", b"["):
+            depth += 1
+        elif token[0] in (b"}", b"]"):
+            depth -= 1
+        elif depth == 1 and token[0] == b'"id"' and (found := _ID.match(line, token.end())):
+            return json.loads(found[1])
+    last = _LAST_ID.search(line.ending)
+    return None if last is None else json.loads(last[1])
