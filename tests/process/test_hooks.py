@@ -124,6 +124,23 @@ def test_a_subagent_gets_its_assignment(hook: Any, work: dict[str, int], tmp_pat
         assert f"#{work['mine']} step [active] Check the API" in text
 
 
+@pytest.mark.parametrize(
+    "said", ["Fix issue #{}", "See https://shop.example.com/x#{}", "acme/shop#{}", "PR #{}", "#{}-rc1"]
+)
+def test_a_number_of_something_else_is_no_assignment(hook: Any, work: dict[str, int], said: str) -> None:
+    """An issue, a fragment of an address, a pull request."""
+    text = context(hook("subagent-start", {**CLAUDE["subagent-start"], "prompt": said.format(work["other"])}))
+    assert f"Your task is #{work['other']}" not in text
+
+
+def test_a_transcript_of_no_possible_path_is_none(hook: Any, work: dict[str, int]) -> None:
+    """The hook answers without it, and says nothing on stderr."""
+    done = hook("subagent-start", {**CLAUDE["subagent-start"], "transcript_path": "a\0b"})
+    assert done.returncode == 0
+    assert done.stderr == b""
+    assert "one of these tasks" in context(done)
+
+
 def test_a_failed_command_is_warned_of_in_one_line(hook: Any, work: dict[str, int]) -> None:
     """And only that one."""
     line = context(hook("pre-tool", CLAUDE["pre-tool"]))

@@ -3,7 +3,7 @@
 Text that was stored is later read next to instructions, in a terminal, a notebook, a spreadsheet. Each of these has its
 own way of being fooled, so each has its own function here, and every renderer calls the one of its sink:
 
-    prompt     `prompt_inline` for trusted text, `quoted` and `quoted_block` for untrusted text
+    prompt     `prompt_inline` and `prompt_block` for trusted text, `quoted` and `quoted_block` for untrusted text
     terminal   `terminal`
     notebook   `html`
     CSV        `csv_cell`
@@ -27,6 +27,7 @@ __all__ = [
     "markdown",
     "one_line",
     "pad",
+    "prompt_block",
     "prompt_inline",
     "quoted",
     "quoted_block",
@@ -117,6 +118,24 @@ def prompt_inline(text: str, *, inside: bool = False) -> str:
     """
     line = _FORGED_TAG.sub("‹", _FORGED_MARK.sub("‹", one_line(text)))
     return "\\" + line if not inside and _LINE_MARKER.match(line) else line
+
+
+def prompt_block(text: str, ours: re.Pattern[str]) -> str:
+    """Trusted `text` of many lines, each as `prompt_inline` shows it but with its white space: code stays code.
+
+    Args:
+        text: What to show.
+        ours: Beginnings of lines of the answer that need a backslash too where the text has them.
+    """
+    return "\n".join(_line(line, ours) for line in visible(text).split("\n"))
+
+
+def _line(text: str, ours: re.Pattern[str]) -> str:
+    line = _FORGED_TAG.sub("‹", _FORGED_MARK.sub("‹", text))
+    begun = line.lstrip()
+    if not _LINE_MARKER.match(begun) and not ours.match(begun):
+        return line
+    return f"{line[: len(line) - len(begun)]}\\{begun}"
 
 
 _ORIGIN: Final = re.compile(r"[a-z][a-z_]{0,31}", re.ASCII)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from agentmem.context.escape import prompt_inline, quoted_block
+from agentmem.context.escape import prompt_block, prompt_inline, quoted_block
 from agentmem.context.lines import day, inline, minute
 from agentmem.context.tokens import count_tokens, cut
 from agentmem.store import Store
@@ -49,8 +49,8 @@ _ITEMS: Final = 100
 _ATTRS_CHARS: Final = 400  # of the attributes of an entity in a list
 # What begins a line of ours beside what is escaped everywhere: a text of an agent must not pass for it.
 _OURS: Final = re.compile(
-    r"\s*(?:notice|similar|earlier|error(?: \w+)?|why|next|more|result|work|news|cut|bookmark|checkpoint|yours[^:]*|pinned):"
-    r"|\s*(?:->|<-)\s|\s*\d+\.\d+ \[|\s*yours until",
+    r"(?:notice|similar|earlier|error(?: \w+)?|why|next|more|result|work|news|cut|bookmark|checkpoint|yours[^:]*|pinned):"
+    r"|(?:->|<-)\s|\d+\.\d+ \[|yours until",
     re.IGNORECASE,
 )
 
@@ -198,14 +198,7 @@ def _nothing(_: str) -> str:
 
 def trusted(text: str) -> str:
     """A text of many lines that an agent or a person wrote: each line begins nothing of ours."""
-    return "\n".join(_line(line) for line in text.split("\n"))
-
-
-def _line(line: str) -> str:
-    if not line.strip():
-        return ""
-    shown = prompt_inline(line)
-    return f"\\{shown}" if _OURS.match(shown) else shown
+    return prompt_block(text, _OURS)
 
 
 def _summary_beneath(store: Store, note: Note) -> Summary | None:

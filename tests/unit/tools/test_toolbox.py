@@ -250,3 +250,10 @@ def test_it_opens_the_store_once_for_many_threads(opened: Callable[..., Store]) 
         thread.join()
     assert len(made) == 1
     assert len(replies) == 8
+
+
+def test_a_number_larger_than_any_column_is_refused(calls: Any) -> None:
+    """As a wrong value, not as an error of the store."""
+    assert calls.refused("resume", budget=10**30).startswith("error invalid_input")
+    note = {"kind": "fact", "title": "x", "confidence": 10**400}
+    assert calls.refused("note", notes=[note]).startswith("error invalid_input")
