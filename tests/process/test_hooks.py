@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ def test_a_subagent_gets_its_assignment(hook: Any, work: dict[str, int], tmp_pat
 def test_a_number_of_something_else_is_no_assignment(hook: Any, work: dict[str, int], said: str) -> None:
     """An issue, a fragment of an address, a pull request."""
     text = context(hook("subagent-start", {**CLAUDE["subagent-start"], "prompt": said.format(work["other"])}))
-    assert f"Your task is #{work['other']}" not in text
+    assert "If your prompt names one of these tasks" in text
 
 
 def test_a_transcript_of_no_possible_path_is_none(hook: Any, work: dict[str, int]) -> None:
@@ -224,7 +225,7 @@ def test_nothing_on_stdin_breaks_the_host(hook: Any, work: dict[str, int], event
     """Exit code 0, and an answer or nothing."""
     done = hook(event, raw=raw)
     assert done.returncode == 0
-    assert b"Traceback" not in done.stderr
+    assert done.stderr == b""
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -232,10 +233,10 @@ def test_nothing_on_stdin_breaks_the_host(hook: Any, work: dict[str, int], event
     raw=st.binary(max_size=200)
     | st.text(max_size=200).map(lambda text: json.dumps({"tool_input": {"command": text}}).encode())
 )
-def test_any_bytes_on_stdin_do_no_harm(hook: Any, raw: bytes) -> None:
-    """Of a store that is not there, too."""
+def test_any_bytes_on_stdin_do_no_harm(hook: Any, work: dict[str, int], raw: bytes) -> None:
+    """They are like nothing that failed, and nothing goes wrong."""
     done = hook("pre-tool", raw=raw)
-    assert (done.returncode, done.stdout) == (0, b"")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_what_is_wrong_with_the_store_is_said_on_stderr(
@@ -251,8 +252,8 @@ def test_what_is_wrong_with_the_store_is_said_on_stderr(
         assert hook(event.value, {}, "--host", "nobody").stdout == b""
         elsewhere = path.with_name("elsewhere.db")
         done = hook(event.value, CLAUDE[event.value], "--db", str(elsewhere))
-        assert (done.returncode, done.stdout, elsewhere.exists()) == (0, b"", False)
-    assert hook("nonsense").returncode == 0
+        assert (done.returncode, done.stdout, done.stderr, elsewhere.exists()) == (0, b"", b"", False)
+    assert hook("nonsense").stderr.startswith(b"agentmem hook: there is no event 'nonsense'; there are session-start")
     path.write_bytes(b"no database" * 1000)
     done = hook("session-start", CLAUDE["session-start"])
     assert (done.returncode, done.stdout) == (0, b"")
@@ -312,11 +313,19 @@ def test_many_hooks_at_once_do_no_harm(hook: Any, work: dict[str, int], opened: 
         assert store.verify(replay=True)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def _waiting(pipe: int) -> int:
+    """How many bytes of a pipe were not read yet."""
+    import fcntl
+    import termios
+
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how full a pipe is can be asked at either end of it only there")
 def test_a_hook_that_is_interrupted_or_killed_leaves_a_sound_file(
     path: Path, work: dict[str, int], environment: dict[str, str], opened: Callable[..., Store]
 ) -> None:
-    """Interrupted it ends with 0 as ever, and prints no traceback."""
+    """Interrupted while it works it ends with 0 as ever, and prints no traceback."""
     command = [sys.executable, "-m", "agentmem", "hook", "stop", "--db", str(path), "--project", "acme", *SLOW]
     for number in (signal.SIGINT, signal.SIGKILL) * 3:
         with opened() as store:
@@ -327,10 +336,12 @@ def test_a_hook_that_is_interrupted_or_killed_leaves_a_sound_file(
         assert process.stdin is not None
         process.stdin.write(b"{")
         process.stdin.flush()
+        while _waiting(process.stdin.fileno()):  # until it reads, which is what it was begun for
+            time.sleep(0.001)
         process.send_signal(number)
         _, complaint = process.communicate(timeout=60)
-        assert process.returncode in (0, -number, 130)
-        assert b"Traceback" not in complaint or number == signal.SIGINT
+        assert process.returncode == (0 if number == signal.SIGINT else -number)
+        assert b"Traceback" not in complaint
     with opened() as store:
         assert store.verify(replay=True)
 

@@ -243,6 +243,24 @@ def test_it_answers_tools_list_before_it_can_open_its_store(wire: Callable[..., 
     assert "Check" in wire().open().call("resume")
 
 
+def test_what_a_client_sends_is_not_logged(wire: Callable[..., Wire]) -> None:
+    """A prompt, a tool, a resource that is not there, wrong arguments: an answer, and no word of it on stderr."""
+    server = wire().open()
+    for method, params in (
+        ("prompts/get", {"name": "SECRET"}),
+        ("prompts/get", {"name": "brief_subagent", "arguments": {}}),
+        ("prompts/get", {"name": "start", "arguments": {"SECRET": "x"}}),
+        ("prompts/get", {"name": "start", "arguments": {"task": "SECRET"}}),
+        ("tools/call", {"name": "SECRET", "arguments": {}}),
+        ("resources/read", {"uri": "agentmem://record/SECRET"}),
+    ):
+        answer = server.ask(method, params)
+        assert "error" in answer or answer["result"]["isError"], (method, params)
+    assert server.end() == 0
+    assert b"SECRET" not in bytes(server.complaints)
+    assert b"Traceback" not in bytes(server.complaints)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_cleanly(wire: Callable[..., Wire], number: signal.Signals) -> None:

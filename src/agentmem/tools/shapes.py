@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from agentmem.tools.arguments import Schema, array, flag, number, ref, strings, text, whole
+from agentmem.tools.arguments import Schema, flag, number, ref, strings, text, whole
 from agentmem.types import CHECK_RESULTS, NOTE_KINDS
 
 __all__ = ["CHANGES", "NOTE", "RESULT", "ROW", "SCOPE", "closed"]
@@ -70,5 +70,3 @@ RESULT: Final = closed(
     {"result": {"type": "string", "enum": list(CHECK_RESULTS)}, "value": {}, "detail": text()}, ("result",)
 )
 """The result of one check, where more than a word is said of it."""
-
-ROWS: Final = array(ROW)

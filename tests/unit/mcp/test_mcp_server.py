@@ -131,10 +131,17 @@ def test_resources_are_the_resume_of_projects_and_records(run: Any, store: Store
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
-def test_subscribers_of_the_handshake_era_are_told_of_changes(store: Store) -> None:
-    """Of a record and of its project, whoever wrote; no more after unsubscribing."""
+@pytest.mark.parametrize("before", [0, 600])
+def test_subscribers_of_the_handshake_era_are_told_of_changes(store: Store, before: int) -> None:
+    """Of a record and of its project, whoever wrote, also behind more than is read at once; no more after unsubscribing."""
     goal = store.notes.add("goal", "Check")
     heard: list[str] = []
+
+    def write() -> None:
+        with store.transaction():
+            for number in range(before):
+                store.notes.add("fact", f"Number {number}")
+            store.notes.update(goal, append="x")
 
     async def main() -> None:
         arrived = anyio.Event()
@@ -154,7 +161,7 @@ def test_subscribers_of_the_handshake_era_are_told_of_changes(store: Store) -> N
                 await client.session.subscribe_resource("file:///etc/passwd")
             with anyio.fail_after(30):
                 while not arrived.is_set():  # the look that begins a watch may come after the first of these
-                    await anyio.to_thread.run_sync(lambda: store.notes.update(goal, append="x"))
+                    await anyio.to_thread.run_sync(write)
                     with anyio.move_on_after(0.3):
                         await arrived.wait()
             await client.session.unsubscribe_resource("agentmem://resume/acme")

@@ -47,9 +47,9 @@ def test_fourteen_tools_cost_less_than_two_thousand_tokens(box: Toolbox) -> None
     assert count_tokens(seen(box.tools)) <= 2000
 
 
-def test_the_instructions_cost_six_hundred_tokens_at_most() -> None:
+def test_the_instructions_cost_five_hundred_tokens_at_most() -> None:
     """And the guide, which is read once, less than resume."""
-    assert count_tokens(INSTRUCTIONS) <= 600
+    assert count_tokens(INSTRUCTIONS) <= 500
     assert count_tokens(agent_guide()) <= 2500
 
 
@@ -69,8 +69,8 @@ def test_schemas_are_closed_flat_and_plain(store: Store, full: bool) -> None:
     for tool in Toolbox(store, full=full).tools:
         text = json.dumps(tool.schema)
         assert not any(
-            word in text for word in ("$ref", "$defs", "anyOf", "oneOf", '"null"', '"title":', '"default"')
-        ) or ('"title": {"type"' in text)
+            word in text for word in ("$ref", "$defs", "anyOf", "oneOf", '"null"', '"title": "', '"default"')
+        )
         for schema in schemas(tool.schema):
             assert schema.get("additionalProperties") is False or "properties" not in schema
             assert set(schema.get("required", ())) <= set(schema.get("properties", ()))

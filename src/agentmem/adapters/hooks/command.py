@@ -33,6 +33,10 @@ _FIRST: Final = time.monotonic()
 _answering: Final = threading.Lock()  # held from the moment that an answer is there: it is then printed whole
 
 
+class _Usage(ValueError):
+    """The command line of the hook is wrong."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run one hook. The code is always 0: a host takes others for a verdict."""
     try:
@@ -40,7 +44,8 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         _complain("interrupted")
     except Exception as error:  # noqa: BLE001  # whatever it is, it is not for the host to stumble over
-        _complain(f"{error}" if hasattr(error, "what") else f"{type(error).__name__}: {error}")
+        known = isinstance(error, _Usage) or hasattr(error, "what")
+        _complain(f"{error}" if known else f"{type(error).__name__}: {error}")
     return 0
 
 
@@ -58,6 +63,8 @@ def _run(arguments: Sequence[str]) -> None:
             f"agentmem hook EVENT [--OPTION VALUE …]: EVENT is {', '.join(HookEvent)}; options are {', '.join(_OPTIONS)}"
         )
         return
+    if arguments[0] not in tuple(HookEvent):
+        raise _Usage(f"there is no event {arguments[0]!r}; there are {', '.join(HookEvent)}")
     event = HookEvent(arguments[0])
     options = _options(arguments[1:])
     within = min(max(int(options.get("within", _WITHIN.get(event, _WITHIN_OTHERS))), 1), _WITHIN_MOST)
@@ -83,10 +90,10 @@ def _options(arguments: Sequence[str]) -> dict[str, str]:
     while waiting:
         name, sign, value = waiting.pop(0).partition("=")
         if not name.startswith("--") or name[2:] not in _OPTIONS:
-            raise ValueError(f"there is no option {name!r}; there are {', '.join(_OPTIONS)}")
+            raise _Usage(f"there is no option {name!r}; there are {', '.join(_OPTIONS)}")
         if not sign:
             if not waiting:
-                raise ValueError(f"{name} needs a value")
+                raise _Usage(f"{name} needs a value")
             value = waiting.pop(0)
         found[name[2:]] = value
     return found
@@ -111,7 +118,7 @@ def _hook(event: HookEvent, host: str | None, said: Mapping[str, Any]) -> HostHo
     if host is not None:
         found = HOSTS.get(host)
         if found is None:
-            raise ValueError(f"there is no host {host!r}; there are {', '.join(HOSTS)}")
+            raise _Usage(f"there is no host {host!r}; there are {', '.join(HOSTS)}")
         return found.get(event, HostHook(event, Shape.SILENT))
     name = said.get("hook_event_name") or said.get("hookEventName")
     for hooks in HOSTS.values():

@@ -34,7 +34,11 @@ def register(server: MemoryServer) -> None:
         found = await server.on_thread(_values, server, argument.name, argument.value)
         if found is None:
             return None
-        return Completion(values=found[:_MOST], total=len(found), has_more=len(found) > _MOST)
+        return Completion(
+            values=found[:_MOST],
+            total=len(found) if len(found) <= _MOST else None,  # it was not counted further
+            has_more=len(found) > _MOST,
+        )
 
     server.completion()(complete)  # type: ignore[no-untyped-call]  # of the SDK
 

@@ -29,7 +29,7 @@ __all__ = ["Notices"]
 
 _LOOKS_SECONDS: Final = 0.2
 _URIS: Final = 256  # of one session
-_EVENTS: Final = 500  # read at a look; of more that came at once each project's resume stands for the rest
+_EVENTS: Final = 500  # read at a look; of more that came at once the next look reads on
 
 
 class _Bus(InMemorySubscriptionBus):
@@ -151,7 +151,7 @@ class Notices:
         loop = self._loop
         if uris and loop is not None and not loop.is_closed():
             asyncio.run_coroutine_threadsafe(self._tell(list(uris)), loop)
-        return head
+        return events[-1].seq if len(events) == _EVENTS else head
 
     def _uris(self, event: Event) -> Iterable[str]:
         """What an event changed, by every name that a client may have for it."""

@@ -72,7 +72,8 @@ class MemoryServer(MCPServer[Any]):
             },
         )
         # Telling of a failed call is the client's: the text of a call may hold anything, and is not for a log.
-        logging.getLogger("mcp.server.mcpserver.server").setLevel(logging.ERROR)
+        logging.getLogger("mcp.server.mcpserver.server").setLevel(logging.CRITICAL)
+        logging.getLogger("mcp.shared.jsonrpc_dispatcher").setLevel(logging.CRITICAL)
         self.notices.serve(self._lowlevel_server)
         prompts.register(self)
         completion.register(self)
