@@ -55,7 +55,9 @@ REQUIRED = {
         },
     ),
 }  # fmt: skip
-OUT_OF_REACH = r"ENOTFOUND|ECONNREFUSED|ETIMEDOUT|EAI_AGAIN|ECONNRESET|E40[134]|network"
+OUT_OF_REACH = (
+    r"UNABLE_TO_VERIFY|[A-Z_]*CERT[A-Z_]*|ENOTFOUND|ECONNREFUSED|ETIMEDOUT|EAI_AGAIN|ECONNRESET|E40[134]|network"
+)
 
 
 def node() -> list[str]:
@@ -79,7 +81,7 @@ def suites(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few = ("--fetch-retries=1", "--fetch-timeout=30000")  # else it takes minutes to find that nobody answers
     try:
         done = subprocess.run(
-            [*node(), str(npm), "install", "--no-audit", "--no-fund", "--ignore-scripts", *few, *PACKAGES],
+            [*node(), "--use-system-ca", str(npm), "install", "--no-audit", "--no-fund", "--ignore-scripts", *few, *PACKAGES],
             cwd=folder, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
