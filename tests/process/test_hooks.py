@@ -297,7 +297,7 @@ def test_readers_need_no_write_lock(hook: Any, work: dict[str, int], opened: Cal
 
 
 def test_many_hooks_at_once_do_no_harm(hook: Any, work: dict[str, int], opened: Callable[..., Store]) -> None:
-    """Of several that write a bookmark for the same turn one does, or two; the file is sound."""
+    """Each ends with 0, and the file is sound."""
     results: list[int] = []
     events = [event.value for event in HookEvent] * 3
     threads = [

@@ -12,7 +12,7 @@ from agentmem.tools.arguments import Schema, flag, ref, strings, text, whole
 from agentmem.tools.looking import as_json
 from agentmem.tools.tool import Reply
 from agentmem.tools.verbs import verb
-from agentmem.types import UNSET, Receipt, Written, WrittenMany
+from agentmem.types import UNSET, Receipt, Written
 
 __all__ = ["CHANGING", "ENDING"]
 
@@ -24,11 +24,6 @@ def _one(done: Written) -> Reply:
     said = "repeated" if done.repeated else f"changed: {', '.join(done.changed)}" if done.changed else "nothing changed"
     text_of = lines.joined([f"#{done.id} {said}", *lines.remarks(done.notices, done.similar)])
     return Reply(text_of, {"id": done.id, "revision": done.revision, "changed": list(done.changed)})
-
-
-def _many(done: WrittenMany) -> Reply:
-    said = lines.counted(((done.created, "created"), (done.changed, "changed"), (done.unchanged, "unchanged")))
-    return Reply(lines.joined([said, *lines.remarks(done.notices)]), {"ids": list(done.ids)})
 
 
 def _link(store: Store, args: dict[str, Any]) -> Reply:
@@ -71,7 +66,7 @@ def _item_move(store: Store, args: dict[str, Any]) -> Reply:
 
 def _item_remove(store: Store, args: dict[str, Any]) -> Reply:
     items = (int(item) if item.isascii() and item.isdigit() else item for item in args["items"])
-    return _many(store.checklists.remove(args["note"], *items))
+    return writing.many(store.checklists.remove(args["note"], *items))
 
 
 def _rename(store: Store, args: dict[str, Any]) -> Reply:
@@ -79,7 +74,9 @@ def _rename(store: Store, args: dict[str, Any]) -> Reply:
 
 
 def _unmark(store: Store, args: dict[str, Any]) -> Reply:
-    return _many(store.entities.unmark(args["type"], args["keys"], args["names"], request_id=args.get("request_id")))
+    return writing.many(
+        store.entities.unmark(args["type"], args["keys"], args["names"], request_id=args.get("request_id"))
+    )
 
 
 def _expect(store: Store, args: dict[str, Any]) -> Reply:

@@ -16,15 +16,13 @@ from agentmem.tools.changing import ENDING
 from agentmem.tools.more import FURTHER, more, run
 from agentmem.tools.specs import CORE
 from agentmem.tools.tool import Reply, Tool
-from agentmem.tools.verbs import Verb
+from agentmem.tools.verbs import Run, Verb
 
 __all__ = ["Toolbox"]
 
 _TEXT_CHARS: Final = 40_000
 
-_Run = Callable[[Store, dict[str, Any]], Reply]
-
-_RUNS: Final[Mapping[str, _Run]] = {
+_RUNS: Final[Mapping[str, Run]] = {
     "recall": reading.recall,
     "get": reading.get,
     "query": reading.query,

@@ -20,6 +20,7 @@ __all__ = [
     "NOTE_ALONE",
     "attempt",
     "checkpoint",
+    "many",
     "mark",
     "moment",
     "names",
@@ -303,7 +304,7 @@ def track(store: Store, args: Mapping[str, Any]) -> Reply:
             done = store.entities.put_many(kind, keys=keys, rows=rows, **shared)
     if done is None:
         return Reply(lines.joined(["declared" if checks else "withdrawn", *lines.remarks(notices)]))
-    return _many(done, notices)
+    return many(done, notices)
 
 
 def _row(at: int, given: Any) -> Row:
@@ -315,7 +316,7 @@ def mark(store: Store, args: Mapping[str, Any]) -> Reply:
     """Record results of checks."""
     results = {name: _result(name, given) for name, given in args["results"].items()}
     done = store.entities.mark(args["type"], args["keys"], results, detail=args.get("detail"))
-    return _many(done)
+    return many(done)
 
 
 def _result(name: str, given: Any) -> Any:
@@ -364,7 +365,8 @@ def _outcomes(done: Sequence[Written | WrittenMany]) -> Reply:
     return Reply(lines.joined([said, *lines.remarks(notices, similar)]), {"changed": list(changed)})
 
 
-def _many(done: WrittenMany, notices: Sequence[str] = ()) -> Reply:
+def many(done: WrittenMany, notices: Sequence[str] = ()) -> Reply:
+    """What a write of many did: how many were created, changed, left as they were."""
     said = lines.counted(((done.created, "created"), (done.changed, "changed"), (done.unchanged, "unchanged")))
     counts = {"created": done.created, "changed": done.changed, "unchanged": done.unchanged}
     return Reply(lines.joined([said, *lines.remarks([*notices, *done.notices])]), {"ids": list(done.ids), **counts})
