@@ -142,16 +142,13 @@ def work(
     command, why = COMMANDS[area]
     if not world.hook("pre-tool", tool_name="Bash", tool_input={"command": command}).strip():
         answer = server.call("attempt", what=command, task=step, **named)
-        if (
-            f"[failed] {command}" in answer
-        ):  # somebody was there first: what was opened is closed, the command is not run
-            identity = re.search(r"^#(\d+) open", answer, re.MULTILINE)
-            assert identity is not None, answer
-            server.call("attempt", id=identity[1], outcome="unclear", why="not run: it failed before", **named)
+        identity = re.search(r"^#(\d+) open", answer, re.MULTILINE)
+        assert identity is not None, answer
+        # Somebody was there first, or is at it now: what was opened is closed, the command is not run.
+        if any(f"[{status}] {command}" in answer for status in ("failed", "active")):
+            server.call("attempt", id=identity[1], outcome="unclear", why="not run: another tries or tried it", **named)
             world.told.warned += 1
         else:
-            identity = re.search(r"^#(\d+) open", answer, re.MULTILINE)
-            assert identity is not None, answer
             server.call("attempt", id=identity[1], outcome="failed", why=why, **named)
             world.told.repeated += 1
     else:

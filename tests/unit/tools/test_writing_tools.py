@@ -90,6 +90,13 @@ def test_an_attempt_answers_with_earlier_ones_and_why_they_failed(calls: Any, wo
     assert f"earlier: #{opened.data['id']} [failed] SQL injection in the login form (403 from the WAF)" in again.text
 
 
+def test_who_begins_while_another_tries_is_told_so(calls: Any) -> None:
+    """A try that is going on is named with what it is, so that two agents do not make it at once."""
+    first = calls.attempt(what="SQL injection in the login form")
+    second = calls.attempt(what="SQL injection in the login form")
+    assert f"earlier: #{first.data['id']} [active] SQL injection in the login form" in second.text
+
+
 def test_an_attempt_that_is_over_is_written_in_one_call(calls: Any, store: Store, work: dict[str, int]) -> None:
     """With its outcome, as one record in one write."""
     reply = calls.attempt(what="Default password", task=str(work["hosts"]), outcome="failed", why="locked out after 3")
