@@ -31,6 +31,7 @@ THEMES = (
     "embedding",
     "servers",
     "hooks",
+    "sessions",
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -40,7 +40,7 @@ def one_by_one(setting: Setting, place: str, directory: Path, base: Path | None)
     notes = [new_note(words, "fact") for _ in range(rounds)]
     paths = [directory / f"{name}.db" for name in ("harvest", "library", "by-hand")]
     for path in paths:
-        _remove(path)
+        removed(path)
     if base is None:
         with opened(paths[0]) as store:
             store.notes.add("goal", "The first note")
@@ -49,7 +49,7 @@ def one_by_one(setting: Setting, place: str, directory: Path, base: Path | None)
     for path in paths[1:]:
         shutil.copyfile(paths[0], path)
     statements = _harvested(paths[0], notes)
-    store, hand = opened(paths[1]), ByHand(paths[2])
+    store, hand = opened(paths[1]), ByHand(paths[2], "note_search_insert")
     times = {"library": Times(), "by hand": Times()}
     for number, (note, rows) in enumerate(zip(notes, statements, strict=True)):
         calls: list[tuple[str, Callable[[], Any]]] = [
@@ -62,7 +62,7 @@ def one_by_one(setting: Setting, place: str, directory: Path, base: Path | None)
     store.close()
     hand.connection.close()
     for path in paths:
-        _remove(path)
+        removed(path)
     library, by_hand = times["library"], times["by hand"]
     into = "a new file" if base is None else f"{setting.notes} notes"
     return [
@@ -74,14 +74,19 @@ def one_by_one(setting: Setting, place: str, directory: Path, base: Path | None)
 
 
 class ByHand:
-    """The statements of one `notes.add` with every value known, on a connection with the same pragmas."""
+    """The statements of one write with every value known, on a connection with the same pragmas.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: The file.
+        trigger: The trigger that keeps the index, which is done by hand as well.
+    """
+
+    def __init__(self, path: Path, trigger: str) -> None:
         store = opened(path)
         opening = store.database._pool.opening
         store.close()
         self.connection = connect(opening, "writer")
-        self.connection.execute("DROP TRIGGER note_search_insert")
+        self.connection.execute(f"DROP TRIGGER {trigger}")
 
     def write(self, rows: tuple[tuple[str, tuple[Any, ...]], ...]) -> None:
         """One durable transaction."""
@@ -130,21 +135,22 @@ def bulk(setting: Setting, place: str, directory: Path) -> Figure:
     rates = []
     for _ in range(1 if setting.quick else 3):
         path = directory / "bulk.db"
-        _remove(path)
+        removed(path)
         with opened(path) as store:
             begun = time.perf_counter()
             with store.transaction():
                 for notes in made:
                     store.notes.add_many(notes)
             rates.append(total / (time.perf_counter() - begun))
-        _remove(path)
+        removed(path)
     return Figure("write", f"{total} notes in one transaction on {place}", statistics.median(rates), "/s", 4000, least=True,
                   more={"stretch": 6000, "best": round(max(rates))})  # fmt: skip
 
 
-def _remove(path: Path) -> None:
+def removed(path: Path) -> None:
+    """Take a file away, with what SQLite keeps beside it."""
     for suffix in ("", "-wal", "-shm"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
-__all__ = ["bulk", "figures", "one_by_one"]
+__all__ = ["ByHand", "bulk", "figures", "one_by_one", "removed"]

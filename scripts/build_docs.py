@@ -24,11 +24,12 @@ from typing import Any
 import attrs
 
 import agentmem
-from agentmem import errors, limits, types
+from agentmem import errors, harness, limits, types
 from agentmem.adapters.cli.exits import Exit
 from agentmem.context.tokens import count_tokens
 from agentmem.store import Store
 from agentmem.store.at import PastStore
+from agentmem.store.sessions import Session
 from agentmem.tools.guide import agent_guide
 from agentmem.tools.specs import CORE
 from agentmem.upkeep.diagnosis import Severity
@@ -41,6 +42,7 @@ NAMESPACES = {
     "entities": "Entities",
     "checklists": "Checklists",
     "projects": "ProjectVerbs",
+    "sessions": "Sessions",
     "log": "Log",
 }
 _WIDTH = 110
@@ -64,6 +66,10 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "recall": ("Embedder", "OnnxEmbedder"),
 }
 ANSWERS: dict[str, tuple[str, ...]] = {
+    "session_types": ("SessionInfo", "SessionEvent", "Appended", "Forked", "Piece", "Waiting", "Ready"),
+    "context.window": ("Window",),
+    "context.audit": ("Audit", "AuditEntry"),
+    "log.alone": ("Proof",),
     "context": ("Resume", "Left", "Step", "OpenItem", "ScopeLeft", "CheckLeft", "Missing"),
     "context.parts": ("TaskSummary", "Part", "Graph", "Node"),
     "context.recalled": ("Recall",),
@@ -144,11 +150,11 @@ def namespaces() -> dict[str, type]:
     return {name: found[made] for name, made in NAMESPACES.items()}
 
 
-def signature(called: str, function: Callable[..., Any]) -> str:
-    """A call with its parameters, broken into lines where it is long."""
+def signature(called: str, function: Callable[..., Any], *, bound: int = 1) -> str:
+    """A call with its parameters without the `bound` first, broken into lines where it is long."""
     shape = inspect.signature(function)
     shown, star = [], False
-    for parameter in list(shape.parameters.values())[1:]:
+    for parameter in list(shape.parameters.values())[bound:]:
         if parameter.kind is parameter.KEYWORD_ONLY and not star:
             shown.append("*")
             star = True
@@ -309,12 +315,46 @@ def api() -> str:
     for name, owner in namespaces().items():
         lines += [f"## store.{name}", ""]
         lines += [verb(f"store.{name}.{each}", function) for each, function in members(owner).items()]
+        if name == "sessions":
+            lines += [
+                "### Session",
+                "",
+                prose(Session.__doc__),
+                "",
+                _properties(Session).replace("`store.", "`session."),
+            ]
+            lines += [verb(f"session.{each}", function) for each, function in members(Session).items()]
+    lines += ["## agentmem.harness", "", "How it is used is in [harness.md](harness.md).", "", *of_harness()]
     lines += ["## Functions", "", _function("default_project", agentmem.default_project)]
     lines += ["## Values that are given", "", *chosen(GIVEN)]
     lines += ["## Values that come back", "", *(value(made) for made in values()), *chosen(ANSWERS)]
     lines += ["## Closed sets of words", "", _words()]
     lines += ["## Limits", "", _limits()]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def of_harness() -> list[str]:
+    """What `agentmem.harness` has: its functions, then its classes, by name."""
+    # What is another thing on another system can't be in a file that is the same on all.
+    names = sorted({*harness.__all__} - {"inherited_handle"}, key=str.lower)
+    public = {name: getattr(harness, name) for name in names}
+    lines = []
+    for name, made in public.items():
+        if inspect.isfunction(made):
+            call = signature(name, made, bound=0)
+            lines.append(f"### {name}\n\n```py\n{call}\n```\n\n{prose(made.__doc__)}\n")
+    return [*lines, *(_with_methods(made) for made in public.values() if isinstance(made, type))]
+
+
+def _with_methods(made: type) -> str:
+    """A class of values, and what can be called on it."""
+    rows = []
+    for name, function in members(made).items():
+        if attrs.has(made) or isinstance(inspect.getattr_static(made, name), classmethod):
+            of_class = isinstance(inspect.getattr_static(made, name), classmethod)
+            call = " ".join(signature(f"{made.__name__}.{name}" if of_class else name, function).split())
+            rows.append(f"- `{call.replace('( ', '(').replace(', )', ')')}`: {_first(function.__doc__)}")
+    return value(made) + "".join(f"{row}\n" for row in rows)
 
 
 def _function(name: str, function: Callable[..., Any]) -> str:

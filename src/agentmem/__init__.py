@@ -18,6 +18,7 @@ from agentmem._version import __version__
 if TYPE_CHECKING:
     from agentmem.errors import (
         AgentMemError,
+        ApprovalNeeded,
         Busy,
         CipherMissing,
         Closed,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
         StoreExists,
         StoreMissing,
         StoreReplaced,
+        ToolFailed,
+        ToolTimeout,
         UndoBlocked,
         WhereError,
         WrongKey,
@@ -56,12 +59,15 @@ if TYPE_CHECKING:
     from agentmem.records.entity_writes import Result, Row
     from agentmem.records.note_writes import NewNote
     from agentmem.records.projects import default_project
+    from agentmem.session_types import Ready, SessionEvent, SessionInfo, Waiting
     from agentmem.store import Store
+    from agentmem.store.session import Session
     from agentmem.types import UNSET, Entity, Event, Head, Item, Note, Receipt, Scope, Undone, Written, WrittenMany
 
 __all__ = [
     "UNSET",
     "AgentMemError",
+    "ApprovalNeeded",
     "Busy",
     "CipherMissing",
     "Closed",
@@ -94,18 +100,25 @@ __all__ = [
     "OnnxEmbedder",
     "OutOfReach",
     "ReadOnly",
+    "Ready",
     "Receipt",
     "RequestMismatch",
     "Result",
     "Row",
     "Scope",
+    "Session",
+    "SessionEvent",
+    "SessionInfo",
     "StorageWarning",
     "Store",
     "StoreExists",
     "StoreMissing",
     "StoreReplaced",
+    "ToolFailed",
+    "ToolTimeout",
     "UndoBlocked",
     "Undone",
+    "Waiting",
     "WhereError",
     "Written",
     "WrittenMany",
@@ -117,32 +130,36 @@ __all__ = [
 # Where each public name is: the command line shows its help without loading the engine.
 _PLACES = {
     "agentmem.errors": (
-        "AgentMemError Busy CipherMissing Closed Conflict Corrupt CredentialFound DiskFull EmbedderFailed Held "
+        "AgentMemError ApprovalNeeded Busy CipherMissing Closed Conflict Corrupt CredentialFound DiskFull EmbedderFailed Held "
         "InvalidInput IoFailed KeyChanged KeyMissing LimitExceeded MissingExtra ModelDamaged ModelMissing "
         "NetworkFileSystem NewerFile NotAStore NotFound NotInPast OutOfReach ReadOnly RequestMismatch StorageWarning StoreExists "
-        "StoreMissing StoreReplaced UndoBlocked WhereError WrongKey"
+        "StoreMissing StoreReplaced ToolFailed ToolTimeout UndoBlocked WhereError WrongKey"
     ),
     "agentmem.recall.embedder": "Embedder",
     "agentmem.recall.onnx_embedder": "OnnxEmbedder",
     "agentmem.records.entity_writes": "Result Row",
     "agentmem.records.note_writes": "NewNote",
     "agentmem.records.projects": "default_project",
+    "agentmem.session_types": "Ready SessionEvent SessionInfo Waiting",
     "agentmem.store": "Store",
+    "agentmem.store.session": "Session",
     "agentmem.types": "UNSET Entity Event Head Item Note Receipt Scope Undone Written WrittenMany",
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
-    """A public name, its module loaded on first use (PEP 562)."""
-    place = _PLACE_OF.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+if not TYPE_CHECKING:  # a type checker is to notice a name that is none
 
-    found = getattr(importlib.import_module(place), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> Any:
+        """A public name, its module loaded on first use (PEP 562)."""
+        place = _PLACE_OF.get(name)
+        if place is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
+
+        found = getattr(importlib.import_module(place), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

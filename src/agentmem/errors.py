@@ -12,6 +12,7 @@ from typing import Final
 
 __all__ = [
     "AgentMemError",
+    "ApprovalNeeded",
     "Busy",
     "CipherMissing",
     "Closed",
@@ -41,6 +42,8 @@ __all__ = [
     "StoreExists",
     "StoreMissing",
     "StoreReplaced",
+    "ToolFailed",
+    "ToolTimeout",
     "UndoBlocked",
     "WhereError",
     "WrongKey",
@@ -208,6 +211,20 @@ class Held(Conflict):
     code = "held"
 
 
+class ApprovalNeeded(Conflict):
+    """A call of a tool waits for a person; the request is in the log.
+
+    Args:
+        event: The call.
+    """
+
+    code = "approval_needed"
+
+    def __init__(self, what: str, *, event: int, why: str = "", next: str = "") -> None:
+        super().__init__(what, why=why, next=next)
+        self.event = event
+
+
 class RequestMismatch(Conflict):
     """A `request_id` was used before with other arguments."""
 
@@ -344,6 +361,18 @@ class IoFailed(AgentMemError, OSError):
     """The operating system could not read, write, lock or open a file of the store."""
 
     code = "io_failed"
+
+
+class ToolFailed(AgentMemError, RuntimeError):
+    """A tool of a session could not do what it was called for. What it did until then may stand."""
+
+    code = "tool_failed"
+
+
+class ToolTimeout(ToolFailed, TimeoutError):
+    """A tool of a session did not end within its time. What it did until then may stand."""
+
+    code = "tool_timeout"
 
 
 class StorageWarning(UserWarning):

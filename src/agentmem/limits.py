@@ -15,7 +15,7 @@ SUMMARY_BYTES: Final = 64 * 1024
 DETAIL_CHARS: Final = 1000
 MARK_BYTES: Final = 64 * 1024  # of a mark's value, as JSON
 
-# A text of the log so long is stored once, by its hash
+# A text of the log so long is stored once, by its hash. Rows of sessions are made by it: a change needs a migration.
 BLOB_CHARS: Final = 4096
 
 # Labels: author, run, task names, request ids, project names, tokens
@@ -83,3 +83,19 @@ AT_EVENTS: Final = 1_000_000
 
 # Exports: one line, in bytes
 EXPORT_LINE_BYTES: Final = 32 * 1024 * 1024
+
+# Sessions
+SESSION_EVENT_BYTES: Final = 16 * 1024 * 1024  # of one event's body, as JSON
+SESSION_INDEXED_CHARS: Final = 256 * 1024  # of an event's text that are searched; as the tables have it
+SESSION_EVENTS: Final = 1000  # appended by one call
+METADATA_PAIRS: Final = 16
+METADATA_NAME_CHARS: Final = 64
+METADATA_VALUE_CHARS: Final = 512
+AGENT_BYTES: Final = 64 * 1024
+PIECE_CHARS: Final = 20_000  # of one piece of a long text
+PIECE_CHARS_MAX: Final = 1_000_000
+SESSION_LINEAGE: Final = 64  # forks of forks
+SESSION_LEASE_SECONDS: Final = 60  # renewed while a harness is at work
+WINDOW_DEFAULT: Final = 16_000  # tokens of a window
+WINDOW_MIN: Final = 1000
+PINNED_EVENTS: Final = 32

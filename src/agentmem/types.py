@@ -21,7 +21,9 @@ Outcome: TypeAlias = Literal["worked", "failed", "unclear"]
 LinkKind: TypeAlias = Literal["depends_on", "supports", "contradicts", "answers", "supersedes", "relates_to", "uses"]
 CheckResult: TypeAlias = Literal["pass", "fail", "na", "error"]
 Origin: TypeAlias = Literal["user", "agent", "import", "tool", "web"]
-RecordType: TypeAlias = Literal["project", "note", "entity", "checks", "item", "checkpoint", "summary", "session"]
+RecordType: TypeAlias = Literal[
+    "project", "note", "entity", "checks", "item", "checkpoint", "summary", "session", "message"
+]
 
 NOTE_KINDS: Final[tuple[str, ...]] = get_args(NoteKind)
 LINK_KINDS: Final[tuple[str, ...]] = get_args(LinkKind)
@@ -117,12 +119,13 @@ class Transit:
 
 @frozen
 class Actor:
-    """Who writes. `author` and `run` are labels, not rights; `task` is a task's id."""
+    """Who writes. `author` and `run` are labels, not rights; `task` and `session` are ids."""
 
     author: str | None = None
     run: str | None = None
     task: int | None = None
     origin: Origin = "agent"
+    session: int | None = None
 
 
 @frozen
@@ -494,6 +497,3 @@ class Claim:
     expires_at: int
     live: bool
     mine: bool
-
-
-Record: TypeAlias = Note | Entity | Item | Checkpoint | Summary | ExpectedChecks | Project

@@ -182,7 +182,7 @@ def test_every_public_verb_is_documented(tmp_path: Path) -> None:
     of_class = {"open", "restore", "salvage", "doctor"}
     verbs = {f"{'Store' if name in of_class else 'store'}.{name}" for name in _methods(agentmem.Store)}
     with agentmem.Store.open(tmp_path / "verbs.db", encrypted=False) as store:
-        for name, value in vars(store).items():
+        for name, value in {**vars(store), "sessions": store.sessions}.items():
             if not name.startswith("_"):
                 verbs |= {f"store.{name}.{verb}" for verb in _methods(type(value))}
     assert len(verbs) > 80

@@ -157,10 +157,41 @@ NEEDS: dict[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
     "doctor": lambda at: (at["f"],),
     "export": lambda at: (at["new"],),
     "rekey": lambda at: (b"k" * 32,),
+    "sessions.start": lambda at: (),
+    "sessions.get": lambda at: (at["s"],),
+    "sessions.list": lambda at: (),
+    "sessions.waiting": lambda at: (),
+    "sessions.ready": lambda at: (),
+    "sessions.confirm": lambda at: (at["c"], "allow"),
+    "sessions.source": lambda at: (at["g"],),
+    "sessions.import_": lambda at: ([{"id": "a", "type": "user.message", "content": [{"type": "text", "text": "x"}]}],),
+    "session.append": lambda at: ("user.message", "Said"),
+    "session.extend": lambda at: ([("user.message", "Said")],),
+    "session.change": lambda at: (),
+    "session.archive": lambda at: (),
+    "session.forget": lambda at: (),
+    "session.fork": lambda at: (),
+    "session.events": lambda at: (),
+    "session.event": lambda at: (at["c"],),
+    "session.state": lambda at: (),
+    "session.read": lambda at: (at["c"],),
+    "session.watch": lambda at: (),
+    "session.waiting": lambda at: (),
+    "session.confirm": lambda at: (at["c"], "deny"),
+    "session.window": lambda at: (),
+    "session.compact": lambda at: (),
+    "session.export": lambda at: (),
+    "session.audit": lambda at: (),
+    "session.execute": lambda at: ("nothing",),
+    "session.hold": lambda at: (),
+    "session.give_back": lambda at: (),
+    "session.holder": lambda at: (),
 }
 # They end or hold the store, and take no value.
 LEFT_OUT = {"open", "close", "transaction", "database", "project", "path", "actor", "limit"}
-NAMESPACES = ("notes", "links", "attempts", "entities", "checklists", "projects", "log")
+NAMESPACES = ("notes", "links", "attempts", "entities", "checklists", "projects", "sessions", "log")
+# What a session has beside its verbs; `using` takes an object of a program's own.
+OF_SESSION = {"id", "outside", "repeated", "provisional", "void", "info", "status", "store", "using"}
 
 
 def public(value: object) -> set[str]:
@@ -189,9 +220,11 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
         store.checkpoint("Here")
         store.in_project("other").notes.add("fact", "Elsewhere")
         brief = store.notes.add("fact", "To be forgotten").id
+        session = store.sessions.start(title="Talk")
+        call = session.append("agent.tool_use", {"name": "a", "input": {}, "permission": "ask"}).id
         yield {
-            "store": store, "g": goal, "i": item, "q": question, "a": attempt, "f": folder, "x": brief,
-            "new": folder.parent / "made" / "new.db",
+            "store": store, "g": goal, "i": item, "q": question, "a": attempt, "f": folder, "x": brief, "s": session.id,
+            "c": call, "new": folder.parent / "made" / "new.db",
         }  # fmt: skip
 
 
@@ -200,16 +233,30 @@ def test_every_public_verb_is_tried(at: dict[str, Any]) -> None:
     store = at["store"]
     verbs = public(store) - LEFT_OUT - set(NAMESPACES)
     verbs |= {f"{space}.{verb}" for space in NAMESPACES for verb in public(getattr(store, space))}
+    verbs |= {f"session.{verb}" for verb in public(store.sessions.get(at["s"])) - OF_SESSION}
     assert verbs == set(NEEDS)
 
 
-def called(store: Store, verb: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-    call: Any = store
-    for name in verb.split("."):
-        call = getattr(call, name)
+def bound(at: dict[str, Any], verb: str) -> Callable[..., Any]:
+    """A verb of the store, of a namespace, or of a session that is begun for it."""
+    space, _, name = verb.rpartition(".")
+    found: Any = at["store"]
+    if space == "session":
+        found = found.sessions.get(at["s"])
+        if name in ("archive", "change", "forget", "hold"):  # they would end it for the others
+            found = found.fork()
+    elif space:
+        found = getattr(found, space)
+    call: Callable[..., Any] = getattr(found, name)
+    return call
+
+
+def called(call: Callable[..., Any], verb: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
     answer = call(*arguments, **options)
-    if verb == "watch":
+    if verb in ("watch", "session.watch"):
         next(answer, None)
+    elif verb == "session.export":
+        list(answer)
 
 
 @pytest.mark.parametrize("verb", NEEDS)
@@ -219,9 +266,7 @@ def test_any_value_is_taken_or_refused_by_a_typed_error(at: dict[str, Any], verb
     """No other exception comes out, its message is one readable line, and after it the log ends where it did."""
     store: Store = at["store"]
     arguments = list(NEEDS[verb](at))
-    call: Any = store
-    for name in verb.split("."):
-        call = getattr(call, name)
+    call = bound(at, verb)
     parameters = inspect.signature(call).parameters.values()
     named = [each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY]
     named += [each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD][
@@ -243,7 +288,7 @@ def test_any_value_is_taken_or_refused_by_a_typed_error(at: dict[str, Any], verb
         options["timeout"] = 0
     head = store.log.head()
     try:
-        called(store, verb, tuple(arguments), options)
+        called(call, verb, tuple(arguments), options)
     except AgentMemError as error:
         assert store.log.head() == head
         told = str(error)

@@ -12,6 +12,7 @@ import pytest
 from agentmem import NewNote, Note, NotFound, OutOfReach, Store
 from agentmem.records.beneath import Reach
 from agentmem.records.kinds import KINDS
+from agentmem.store.sessions import Session
 from agentmem.types import Event, Undone
 
 
@@ -110,6 +111,23 @@ def _together(world: World) -> None:
         world.worker.notes.add("fact", "two", parent=world.mine)
 
 
+def _run(session: Session) -> None:
+    session.hold()
+    session.append("session.status_running")
+    session.give_back()
+
+
+def _session(world: World) -> int:
+    found = world.worker.sessions.list(task=world.inner)
+    return found[0].id if found else world.worker.sessions.start(task=world.inner).id
+
+
+def _ended_quoted(world: World) -> None:
+    fact = world.worker.notes.add("fact", "hunter2", parent=world.mine)
+    world.worker.sessions.start(task=world.inner).compact()
+    world.worker.forget(fact)
+
+
 ALLOWED: dict[str, Callable[[World], Any]] = {
     "a note beneath it": lambda w: w.worker.notes.add("fact", "Found", parent=w.mine),
     "a note deeper": lambda w: w.worker.notes.add("step", "Deeper", parent=w.inner, scope=w.store.scope("host")),
@@ -173,6 +191,12 @@ ALLOWED: dict[str, Callable[[World], Any]] = {
     "an end of its own": lambda w: w.worker.forget(w.worker.notes.add("fact", "hunter2", parent=w.mine)),
     "an end of its own with what was moved, or taken back": _ended_with_all,
     "an end of its parts": _ended_parts,
+    "a session of its task": lambda w: w.worker.sessions.start(task=w.mine).append("user.message", "hello"),
+    "a session that is run": lambda w: _run(w.worker.sessions.start(task=w.inner)),
+    "a session that goes on from one that is gone": lambda w: [
+        w.worker.sessions.get(_session(w)).hold(seconds=seconds) for seconds in _lapse(w)
+    ],
+    "an end of what a session's window quotes": _ended_quoted,
     "a redaction of its own": lambda w: (w.worker.notes.update(w.inner, body="x"), w.worker.redact(w.inner)),
     "a redaction of its parts": _redacted_parts,
     "an undo of what was written, and back": lambda w: [_undone_and_back(w, what) for what in _PARTS],
@@ -390,6 +414,7 @@ def test_the_note_has_to_be_there(store: Store) -> None:
 NEVER = {
     *(kind for kind in KINDS.by_name if kind.startswith(("project.", "checks."))),
     *("entity.forgotten", "entity.merged", "checkpoint.changed"),
+    *("session.changed", "session.restated", "session.forgotten"),
 }
 
 
@@ -416,6 +441,7 @@ def test_every_kind_of_event_is_decided(world: World, kind: str) -> None:
         "checkpoint": world.store.checkpoint("x", task=world.other).id,
         "summary": world.store.summarize(world.other, result="x").id,
         "checks": world.store.entities.expect("host", ["tls"]).id, "project": 1,
+        "session": world.store.sessions.start(task=world.other).id,
     }  # fmt: skip
     reached: list[bool] = []
 

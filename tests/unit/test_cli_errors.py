@@ -45,7 +45,7 @@ HOMELESS = pytest.mark.skipif(sys.platform == "win32", reason="where the home is
 
 
 # No errors, or errors that need more than a sentence.
-NOT_PLAIN = ("StorageWarning", "WhereError", "UndoBlocked")
+NOT_PLAIN = ("StorageWarning", "WhereError", "UndoBlocked", "ApprovalNeeded")
 
 
 def test_every_error_has_an_exit_code_that_is_not_zero() -> None:
@@ -55,6 +55,7 @@ def test_every_error_has_an_exit_code_that_is_not_zero() -> None:
         assert exit_of(kind("what")) is not Exit.OK
     assert exit_of(errors.WhereError("what", source="a", position=0)) is Exit.USAGE
     assert exit_of(errors.UndoBlocked("what", events=(4,))) is Exit.CONFLICT
+    assert exit_of(errors.ApprovalNeeded("what", event=4)) is Exit.CONFLICT
     assert exit_of(errors.NotInPast("what")) is Exit.USAGE
     assert all(code.meaning for code in Exit)
 

@@ -54,7 +54,10 @@ def folded(
         source.execute(f"INSERT INTO event ({', '.join(COLUMNS)}) VALUES ({marks})", row)
     target = replay.fold(source, kinds, FUNCTIONS)
     found = {
-        table: [list(row) for row in target.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3")]
+        table: [
+            [part.hex() if isinstance(part, bytes) else part for part in row]
+            for row in target.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3")
+        ]
         for table in kinds.projections
     }
     source.close()

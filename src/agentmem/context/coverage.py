@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from agentmem.records import subjects
 from agentmem.records.base import View
 from agentmem.records.entities import declarations, matching
 from agentmem.records.sql import Sql
@@ -83,10 +84,11 @@ def _covered(
 
 
 def _whole_type(view: View, type: str) -> tuple[int, dict[str, dict[str, int]]]:
-    total = view.number(
-        "SELECT count(*) FROM entity WHERE project = ? AND type = ? AND key IS NOT NULL", (view.project, type)
-    )
-    sql = "SELECT name, result, count(*) FROM mark WHERE project = ? AND type = ? GROUP BY name, result"
+    seen = subjects.condition(view, "entity.id")
+    sql = f"SELECT count(*) FROM entity WHERE project = ? AND type = ? AND key IS NOT NULL {seen}"
+    total = view.number(sql, (view.project, type))
+    seen = subjects.condition(view, "mark.entity")
+    sql = f"SELECT name, result, count(*) FROM mark WHERE project = ? AND type = ? {seen} GROUP BY name, result"
     return total, _by_check(view.rows(sql, (view.project, type)))
 
 

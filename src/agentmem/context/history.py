@@ -116,6 +116,8 @@ def _call(verb: str, asked: Asked, *bounds: str) -> str:
 
 def _line(change: Change, *, named: bool) -> Line:
     """A change in one line; the record is named where the page has it for the first time."""
+    if change.kind == "message.added":
+        return _said(change)
     head = f"{change.seq} {lines.minute(change.at)} {change.kind} #{change.record}"
     if named and change.label:
         head += f" {lines.inline(change.label, change.trust)}"
@@ -126,13 +128,32 @@ def _line(change: Change, *, named: bool) -> Line:
         end += f" [takes back {change.undoes}]"
     if change.undone_by is not None:
         end += f" [taken back by {change.undone_by}]"
-    who = ", ".join(lines.inline(one) for one in (change.author, change.run) if one)
-    end += f" ({who})" if who else ""
-    told = "; ".join(_field(field, change.trust) for field in change.fields[:_FIELDS])
-    if len(change.fields) > _FIELDS:
-        told += f"; {len(change.fields) - _FIELDS} more"
+    end += _who(change)
+    fields = () if change.kind == "message.forgotten" else change.fields  # its frame is no news
+    told = "; ".join(_field(field, change.trust) for field in fields[:_FIELDS])
+    if len(fields) > _FIELDS:
+        told += f"; {len(fields) - _FIELDS} more"
     text = f"{head}: {told}{end}" if told else head + end
     return Line(text, head + end if told else None, f"diff({change.record}, …, {change.seq})")
+
+
+def _who(change: Change) -> str:
+    who = ", ".join(lines.inline(one) for one in (change.author, change.run) if one)
+    return f" ({who})" if who else ""
+
+
+def _said(change: Change) -> Line:
+    """An event of a session in one line: its type, which session, what it answers, the beginning of what it says."""
+    given = {field.name: field.after for field in change.fields}
+    target = f" of #{given['target']}" if given.get("target") is not None else ""
+    key = f" {lines.inline(str(given['key']))}" if given.get("key") is not None else ""
+    within = f" in #{given['session']}" if "session" in given else ""
+    of = lines.inline(str(given.get("type") or "an event"))
+    head = f"{change.seq} {lines.minute(change.at)} {of}{key}{target}{within}"
+    end = (" [purged]" if change.erased else "") + _who(change)
+    text = given.get("text")
+    told = f": {_shown(text, change.trust)}" if text else ""
+    return Line(f"{head}{end}{told}", ref=f"get({change.seq})")
 
 
 def _field(field: FieldChange, origin: Origin) -> str:

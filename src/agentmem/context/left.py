@@ -17,7 +17,7 @@ from agentmem.context.reach import Reach
 from agentmem.context.reach import reach as reach_of
 from agentmem.context.tokens import Counter
 from agentmem.log.canonical import plain
-from agentmem.records import note_rows
+from agentmem.records import note_rows, subjects
 from agentmem.records.base import View
 from agentmem.records.missing import missing
 from agentmem.types import Scope
@@ -144,6 +144,8 @@ def gather(
         named: False without the names of closed tasks with unticked items, where their number is enough.
         reach: What `task` reaches, where it is known.
     """
+    if task is not None:
+        subjects.refuse_hidden(view, task, "note")
     reach = reach_of(view, task) if reach is None else reach
     tasks = work.open_tasks(view, reach, limit=min(max(4 * listed, 200), work.BOUND), goals=goals)
     steps, blocked = work.next_first(view, tasks, listed)

@@ -78,6 +78,8 @@ def _beyond(body: str, title: str | None, basis: str | None, why: str | None) ->
 
 def unknown(view: View) -> str:
     """A remark where nothing was ever written in the project of this name: which projects the store has."""
+    if view.binding.subject is not None:
+        return ""
     if view.row("SELECT 1 FROM project WHERE id = ?", (view.project,)) is not None:
         return ""
     names = [

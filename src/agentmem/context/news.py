@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agentmem.context import lines
-from agentmem.records import tree
+from agentmem.records import subjects, tree
 from agentmem.records.base import View
 from agentmem.types import UNTRUSTED
 
@@ -21,6 +21,8 @@ def news(view: View, task: int, since: int) -> tuple[str, ...]:
         task: The task worked on.
         since: The seq of the last call.
     """
+    if subjects.hidden(view, [task]):
+        return ()
     chain = [task, *tree.ancestors(view, task)]
     marks = ", ".join("?" * len(chain))
     run = view.binding.actor.run
@@ -30,7 +32,7 @@ def news(view: View, task: int, since: int) -> tuple[str, ...]:
         SELECT id, title FROM note
         WHERE (parent IN ({marks}) OR (parent IS NULL AND project = (SELECT project FROM note WHERE id = ?)))
           AND kind = 'decision' AND status = 'active' AND changed > ? AND title IS NOT NULL
-          AND origin NOT IN ({untrusted}) AND (run IS NULL OR run IS NOT ?)
+          AND origin NOT IN ({untrusted}) AND (run IS NULL OR run IS NOT ?) {subjects.of_notes(view)}
         ORDER BY id DESC LIMIT {_READ}
         """,
         (*chain, task, since, run),
@@ -41,6 +43,7 @@ def news(view: View, task: int, since: int) -> tuple[str, ...]:
         FROM link JOIN note AS question ON question.id = link.dst JOIN note AS answer ON answer.id = link.src
         WHERE link.kind = 'answers' AND link.seq > ? AND question.parent IN ({marks}) AND answer.title IS NOT NULL
           AND (link.run IS NULL OR link.run IS NOT ?)
+          {_asked(view)} {subjects.of_notes(view, "answer")}
         ORDER BY link.seq DESC LIMIT {_READ}
         """,
         (since, *chain, run),
@@ -51,6 +54,7 @@ def news(view: View, task: int, since: int) -> tuple[str, ...]:
         FROM link AS waiting JOIN note ON note.id = waiting.dst
         WHERE waiting.kind = 'depends_on' AND waiting.src IN ({marks}) AND note.changed > ? AND note.title IS NOT NULL
           AND note.status IN ('done', 'dropped', 'failed', 'worked') AND (note.run IS NULL OR note.run IS NOT ?)
+          {subjects.of_notes(view)}
         ORDER BY note.changed DESC LIMIT {_READ}
         """,
         (*chain, since, run),
@@ -65,6 +69,12 @@ def news(view: View, task: int, since: int) -> tuple[str, ...]:
         for waiting, note, title, status, origin in settled
     ]
     return _two(found)
+
+
+def _asked(view: View) -> str:
+    """The same for the question of a link: by the link, so that it is looked at where there is one only."""
+    seen = subjects.of_notes(view, "asked")
+    return seen and f"AND EXISTS (SELECT 1 FROM note AS asked WHERE asked.id = link.dst {seen})"
 
 
 def _two(found: list[str]) -> tuple[str, ...]:

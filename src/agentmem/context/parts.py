@@ -11,7 +11,7 @@ from agentmem.context.answer import Answer, nonzero
 from agentmem.context.budget import Line, Section, fit
 from agentmem.context.tokens import Counter
 from agentmem.errors import NotFound
-from agentmem.records import links, reports, tree
+from agentmem.records import links, reports, subjects, tree
 from agentmem.records.base import View
 from agentmem.records.sql import qualified
 from agentmem.types import CLOSED, Link, Summary
@@ -65,7 +65,7 @@ def task_summary(view: View, task: int, *, budget: int, counter: Counter) -> Tas
     parts, total = _parts(view, task)
     left = view.number(
         f"{tree.BENEATH} SELECT coalesce(sum(open_items), 0) FROM beneath JOIN note USING (id)"
-        " WHERE shut = 0 AND status NOT IN ('done', 'failed', 'dropped')",
+        f" WHERE shut = 0 AND status NOT IN ('done', 'failed', 'dropped') {subjects.of_notes(view)}",
         (task,),
     )
     without = tuple(part.id for part in parts if part.summary is None and part.status in CLOSED)
@@ -99,7 +99,7 @@ def _parts(view: View, task: int) -> tuple[list[Part], int]:
     {tree.BENEATH}, numbered AS (SELECT id, level, row_number() OVER () AS turn FROM beneath WHERE id <> ?1)
     SELECT note.id, numbered.level, note.title, note.status, note.origin, {columns}
     FROM numbered JOIN note USING (id) LEFT JOIN summary ON summary.note = note.id
-    WHERE note.kind IN ('goal', 'step') AND note.title IS NOT NULL ORDER BY turn
+    WHERE note.kind IN ('goal', 'step') AND note.title IS NOT NULL {subjects.of_notes(view)} ORDER BY turn
     """
     rows = view.rows(sql, (task,))
     parts = []
@@ -171,7 +171,10 @@ def graph(
 ) -> Graph:
     """The answer of `store.graph`; `after` is the last node of the page before, 0 for the first page."""
     columns = "kind, status, title, parent, origin" if of == "note" else "type, status, key, parent, origin"
+    seen = subjects.of_notes(view) if of == "note" else subjects.condition(view, "entity.id")
     sql = f"{tree.beneath(of, bounded=True)} SELECT id, level, {columns} FROM beneath JOIN {of} USING (id)"
+    if seen:
+        sql += f" WHERE TRUE {seen}"
     rows: list[Any] = []
     waiting = bool(after)
     for row in view.connection.execute(sql, (start, depth)):

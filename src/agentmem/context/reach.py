@@ -8,6 +8,7 @@ from typing import Final
 
 from attrs import frozen
 
+from agentmem.records import subjects
 from agentmem.records.base import View
 from agentmem.types import TASK_KINDS, UNFINISHED
 
@@ -35,18 +36,21 @@ class Reach:
         task: The note asked about, None for the project.
         nodes: The note and what lies beneath it in the order of the tree, at most `WALKED`; None where the whole tree
             is meant, which indexes answer however large it is.
+        subject: The entity that all of it is about, if it is about anything; None where every subject is seen.
     """
 
     project: int
     root: int | None
     task: int | None
     nodes: tuple[Node, ...] | None
+    subject: int | None = None
 
     def condition(self, table: str = "note") -> tuple[str, list[int]]:
         """The condition on `project` and `root` that the partial indexes of notes begin with, and its values."""
+        seen = subjects.of_notes_about(self.subject, table)
         if self.root is None:
-            return f"{table}.project = ?", [self.project]
-        return f"{table}.project = ? AND {table}.root = ?", [self.project, self.root]
+            return f"{table}.project = ? {seen}".rstrip(), [self.project]
+        return f"{table}.project = ? AND {table}.root = ? {seen}".rstrip(), [self.project, self.root]
 
     def listed(self, wanted: Callable[[Node], bool]) -> str:
         """The ids of the walked notes that are wanted, as JSON."""
@@ -60,10 +64,11 @@ def as_json(ids: Iterable[int]) -> str:
 
 def reach(view: View, task: int | None) -> Reach:
     """What a question about a task, or about the project, reaches."""
+    subject = view.binding.subject
     if task is None:
-        return Reach(view.project, None, None, None)
+        return Reach(view.project, None, None, None, subject)
     project, root, shut = view.one("SELECT project, root, shut FROM note WHERE id = ?", (task,))
-    return Reach(project, root, task, None if root == task else _walked(view, task, bool(shut)))
+    return Reach(project, root, task, None if root == task else _walked(view, task, bool(shut)), subject)
 
 
 # Reads nothing but the index, so it does not matter how large the notes are.
@@ -86,4 +91,5 @@ def _walked(view: View, task: int, shut: bool) -> tuple[Node, ...]:
         del below[level + 1 :]
         found.append(Node(note, level, kind, status, below[level]))
         below.append(below[level] or (kind in TASK_KINDS and status not in UNFINISHED))
-    return tuple(found)
+    unseen = subjects.hidden(view, [node.id for node in found])
+    return tuple(node for node in found if node.id not in unseen) if unseen else tuple(found)

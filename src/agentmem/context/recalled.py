@@ -92,6 +92,8 @@ def _line(hit: RecalledHit) -> Line:
         before, title = f"[{record.status}]", f"{record.kind}:{record.title}"
     elif record.type in ("checkpoint", "summary"):
         before = ""
+    elif record.type == "message":
+        before, title = f"{record.kind} in", record.title.replace("session ", "session #")
     shown = hit.snippet if hit.snippet and hit.snippet not in title else None
     return lines.record(
         record.id, title, origin=record.origin, before=before, after=f"– {after}" if after else "", body=shown,

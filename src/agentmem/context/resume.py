@@ -21,7 +21,7 @@ from agentmem.context.reach import reach as reach_of
 from agentmem.context.tokens import Counter
 from agentmem.context.work import Task, count_goals, count_left, in_force, rules
 from agentmem.engine.migrations import LEFT
-from agentmem.records import claims, reports
+from agentmem.records import claims, reports, subjects
 from agentmem.records.base import View
 from agentmem.records.sql import qualified
 from agentmem.types import UNTRUSTED, Checkpoint
@@ -64,13 +64,15 @@ def resume(
     news: tuple[str, ...] = (),
 ) -> Resume:
     """The answer of `store.resume`."""
+    if task is not None:
+        subjects.refuse_hidden(view, task, "note")
     counter = remembering(counter)
     seq = view.seq
     head = [Line(line, limit=90) for line in news]  # their texts are escaped already
     if after is not None:
         sections = since.sections(view, task, after)
         head.append(Line(f"changes since {after}, up to {seq}"))
-        fitted = fit(head, sections, budget=budget, counter=counter, more=f"log.read(after={after})")
+        fitted = fit(head, sections, budget=budget, counter=counter, more=since.call(view, after))
     elif task is None:
         head += _project_head(view, seq)
         sections = _project_sections(view)
@@ -90,7 +92,8 @@ def _project_head(view: View, seq: int) -> list[Line]:
     found = [Line(f"project {lines.inline(view.binding.project)}, at {seq}{lines.unknown(view)}", limit=120)]
     pinned = view.rows(
         "SELECT id, title, origin, basis FROM note INDEXED BY note_pinned"
-        " WHERE project = ? AND parent IS NULL AND pinned = 1 AND status <> 'dropped' AND title IS NOT NULL ORDER BY position",
+        " WHERE project = ? AND parent IS NULL AND pinned = 1 AND status <> 'dropped' AND title IS NOT NULL"
+        f" {subjects.of_notes(view)} ORDER BY position",
         (view.project,),
     )
     return found + [lines.record(row[0], row[1], origin=row[2], before="pinned:", basis=row[3]) for row in pinned]
@@ -103,7 +106,7 @@ def _project_sections(view: View) -> list[Section]:
     left, left_total = lefts.work_lines(found, within=True)
     questions = _top(view, "question", "open")
     return [
-        Section("where", "where it stands:", 0.2, where, more="log.read(newest_first=True)"),
+        Section("where", "where it stands:", 0.2, where, more=_log(view)),
         Section("goals", "goals:", 0.1, goals, goals_total, "notes.list(kind='goal')"),
         Section("left", "left, the next first:", 0.17, left, left_total, "left()"),
         Section("failed", "failed, do not repeat:", 0.15, task_sections.failed_of_project(view),
@@ -123,6 +126,11 @@ def _project_sections(view: View) -> list[Section]:
     ]  # fmt: skip
 
 
+def _log(view: View) -> str:
+    """The call that gives all that happened; a view of a subject does not read the log."""
+    return "log.read(newest_first=True)" if view.binding.subject is None else ""
+
+
 def _goals(view: View, told: int | None) -> tuple[Lines, int]:
     """Unfinished goals, those worked on last first, each with what is left of it and its checkpoint if it was not told."""
     late = _recent_roots(view)
@@ -137,7 +145,7 @@ def _goals(view: View, told: int | None) -> tuple[Lines, int]:
 def _unfinished_goals(view: View, late: list[int]) -> dict[int, Task]:
     """The first active and open ones, those with a priority, those written in last."""
     columns = "id, kind, title, status, origin, tags, parent, open_items"
-    goal = "kind = 'goal' AND title IS NOT NULL"
+    goal = f"kind = 'goal' AND title IS NOT NULL {subjects.of_notes(view)}"
     found: dict[int, Task] = {}
     for status in ("active", "open"):
         sql = f"SELECT {columns} FROM note WHERE project = ? AND {goal} AND status = ? ORDER BY id LIMIT {2 * _GOALS}"
@@ -185,7 +193,8 @@ def _where(view: View) -> tuple[list[Line], int | None]:
         found.append(task_sections.checkpoint_line(own))
     latest = view.rows(
         f"SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint INDEXED BY checkpoint_tasks"
-        " WHERE project = ? AND task IS NOT NULL AND text IS NOT NULL ORDER BY id DESC LIMIT 20",
+        f" WHERE project = ? AND task IS NOT NULL AND text IS NOT NULL {subjects.of_checkpoints(view)}"
+        " ORDER BY id DESC LIMIT 20",
         (view.project,),
     )
     if latest:
@@ -203,7 +212,8 @@ def _where(view: View) -> tuple[list[Line], int | None]:
 def _top(view: View, kind: str, status: str) -> Lines:
     sql = f"""
     SELECT id, title, origin, basis, substr(body, 1, 2000) FROM note
-    WHERE project = ? AND kind = '{kind}' AND status = '{status}' AND title IS NOT NULL ORDER BY id DESC LIMIT {_LISTED}
+    WHERE project = ? AND kind = '{kind}' AND status = '{status}' AND title IS NOT NULL {subjects.of_notes(view)}
+    ORDER BY id DESC LIMIT {_LISTED}
     """
     return Lines(view.rows(sql, (view.project,)), task_sections.question_line)
 
@@ -222,7 +232,8 @@ def _active(view: View, kind: str) -> int:
     """How many are in force, those that something supersedes among them; exact up to a thousand."""
     where = f"project = ? AND kind = '{kind}' AND status = 'active'"
     untrusted = view.number(
-        f"SELECT count(*) FROM note INDEXED BY note_untrusted WHERE {where} AND origin IN ('import', 'tool', 'web')",
+        f"SELECT count(*) FROM note INDEXED BY note_untrusted WHERE {where} AND origin IN ('import', 'tool', 'web')"
+        f" {subjects.of_notes(view)}",
         (view.project,),
     )
     return max(task_sections.count(view, where, (view.project,), beyond=untrusted) - untrusted, 0)
@@ -234,6 +245,7 @@ def _results(view: View) -> Lines:
     sql = f"""
     SELECT note.title, note.origin, {columns} FROM summary INDEXED BY summary_revision
     CROSS JOIN note ON note.id = summary.note
-    WHERE note.project = ? AND coalesce(work, result) IS NOT NULL ORDER BY summary.revision DESC LIMIT 20
+    WHERE note.project = ? AND coalesce(work, result) IS NOT NULL {subjects.of_notes(view)}
+    ORDER BY summary.revision DESC LIMIT 20
     """
     return Lines(view.rows(sql, (view.project,)), partial(task_sections.result_line, view))

@@ -7,6 +7,7 @@ from typing import Any, Final
 from agentmem.context import lines
 from agentmem.context.budget import Line, Section
 from agentmem.context.reach import reach
+from agentmem.records import subjects
 from agentmem.records.base import View
 from agentmem.types import TASK_KINDS
 
@@ -16,7 +17,7 @@ _LISTED: Final = 60
 _CHANGED: Final = f"""
 SELECT record, type, min(seq) AS first, max(seq) AS last FROM (
     SELECT seq, record, type FROM event
-    WHERE project = ?1 AND seq > ?2 AND kind NOT LIKE '%.claim.%' ORDER BY seq DESC LIMIT {_EVENTS}
+    WHERE project = ?1 AND seq > ?2 AND kind NOT LIKE '%.claim.%' AND type <> 'message' ORDER BY seq DESC LIMIT {_EVENTS}
 ) GROUP BY record ORDER BY last DESC
 """
 
@@ -34,7 +35,7 @@ _SECTIONS: Final = (
 def sections(view: View, task: int | None, after: int) -> list[Section]:
     """The changes after a seq, of the project or beneath one task, by kind."""
     notes, entities, gone = _changed(view, task, after)
-    more = f"log.read(after={after})"
+    more = call(view, after)
     found = []
     for name, title, share, kinds in _SECTIONS:
         rows = [row for row in notes if row[1] in kinds]
@@ -46,11 +47,16 @@ def sections(view: View, task: int | None, after: int) -> list[Section]:
     return [*found, Section("gone", "undone, merged or purged:", 0.05, listed, more=more)]
 
 
+def call(view: View, after: int) -> str:
+    """The call that gives all of it; a view of a subject does not read the log."""
+    return f"log.read(after={after})" if view.binding.subject is None else f"resume(since={after}, budget=…)"
+
+
 def changed_lines(view: View, task: int, after: int, *, others_than: str | None, limit: int) -> list[Line]:
     """What other runs changed in a task's tree after a seq, one line a note, the latest first."""
     root = view.number("SELECT root FROM note WHERE id = ?", (task,))
     found: list[Line] = []
-    for note, seq in view.rows(_TOUCHED, (root, after)):
+    for note, seq in view.rows(_TOUCHED.format(seen=subjects.of_notes(view)), (root, after)):
         by = view.row("SELECT run FROM event WHERE seq = ?", (seq,))
         if others_than is not None and by is not None and by[0] == others_than:
             continue
@@ -64,7 +70,7 @@ def changed_lines(view: View, task: int, after: int, *, others_than: str | None,
 
 # The latest notes of a tree that changed, themselves, by an item or by their summary.
 _TOUCHED: Final = """
-SELECT id, touched FROM note INDEXED BY note_touched WHERE root = ? AND touched > ? ORDER BY touched DESC LIMIT 40
+SELECT id, touched FROM note INDEXED BY note_touched WHERE root = ? AND touched > ? {seen} ORDER BY touched DESC LIMIT 40
 """
 
 
@@ -77,17 +83,21 @@ def _changed(
     notes: dict[int, tuple[Any, ...]] = {}
     types: dict[str, int] = {}
     gone: list[int] = []
+    thing = f"SELECT type FROM entity WHERE id = ? {subjects.condition(view, 'entity.id')}"
+    told = f"SELECT id, kind, status, title, origin, why, root FROM note WHERE id = ? {subjects.of_notes(view)}"
     for record, type, first, _ in view.rows(_CHANGED, (of.project, after)):
         if type == "entity" and task is None:
-            row = view.row("SELECT type FROM entity WHERE id = ?", (record,))
+            row = view.row(thing, (record,))
             if row is not None:
                 types[row[0]] = types.get(row[0], 0) + 1
             continue
+        if type == "session" and record <= after and task is None and view.binding.subject is None:
+            gone += [] if view.row("SELECT 1 FROM session WHERE id = ?", (record,)) else [record]
         note = _note_of(view, record, type)
         if note is None or note in notes:
             continue
-        row = view.row("SELECT id, kind, status, title, origin, why, root FROM note WHERE id = ?", (note,))
-        if row is None and note <= after:
+        row = view.row(told, (note,))
+        if row is None and note <= after and view.binding.subject is None:  # what is gone is about nobody knows whom
             gone.append(note)
         if row is None or row[3] is None:
             continue

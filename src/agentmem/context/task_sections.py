@@ -16,7 +16,7 @@ from agentmem.context.reach import WALKED, Reach, as_json
 from agentmem.context.reach import reach as reach_of
 from agentmem.context.since import changed_lines
 from agentmem.engine.migrations import SUREST
-from agentmem.records import claims, note_rows, reports, tree
+from agentmem.records import claims, note_rows, reports, subjects, tree
 from agentmem.records.base import View
 from agentmem.records.sql import qualified
 from agentmem.types import Checkpoint, Claim
@@ -37,7 +37,7 @@ def head(view: View, task: int) -> list[Line]:
         entity = view.row("SELECT type, key, status, origin FROM entity WHERE id = ?", (note.entity,))
         if entity is not None:
             found.append(Line(f"about {entity[0]}:{lines.inline(entity[1], entity[3])} [{entity[2]}]"))
-    chain = tree.ancestors(view, task)
+    chain = _chain(view, task)
     for above in reversed(chain):
         row = view.row("SELECT kind, title, origin, status FROM note WHERE id = ?", (above,))
         if row is not None:
@@ -45,7 +45,7 @@ def head(view: View, task: int) -> list[Line]:
     pinned = view.rows(
         "SELECT id, title, origin, why, basis FROM note INDEXED BY note_pinned"
         " WHERE project = (SELECT project FROM note WHERE id = ?) AND parent IN (SELECT value FROM json_each(?))"
-        " AND pinned = 1 AND status <> 'dropped' AND title IS NOT NULL ORDER BY position, id",
+        f" AND pinned = 1 AND status <> 'dropped' AND title IS NOT NULL {subjects.of_notes(view)} ORDER BY position, id",
         (task, as_json([task, *chain])),
     )
     return found + [
@@ -53,17 +53,28 @@ def head(view: View, task: int) -> list[Line]:
     ]
 
 
+def _chain(view: View, task: int) -> list[int]:
+    """The notes above a task, the nearest first, those that the view does not see left out."""
+    chain = tree.ancestors(view, task)
+    unseen = subjects.hidden(view, chain)
+    return [note for note in chain if note not in unseen]
+
+
+def _log(view: View, project: int) -> str:
+    return f"log.read(project={project})" if view.binding.subject is None else ""
+
+
 def sections(view: View, task: int) -> list[Section]:
     """All sections but the head, in the order and with the shares of the design."""
     root, project, entity = view.one("SELECT root, project, entity FROM note WHERE id = ?", (task,))
-    chain = tree.ancestors(view, task)
+    chain = _chain(view, task)
     reach = reach_of(view, task)
     gathered = lefts.gather(view, task, listed=_LISTED, named=False, reach=reach)
     left, left_total = lefts.work_lines(gathered)
     failed, failed_total = _failed(view, task, root, entity, chain, reach)
     questions = [*_blocked(view, gathered, task), *_questions(view, task, root)]
     return [
-        Section("where", "where it stands:", 0.2, _where(view, task, chain, reach), more=f"log.read(project={project})"),
+        Section("where", "where it stands:", 0.2, _where(view, task, chain, reach), more=_log(view, project)),
         Section("left", "left, the next first:", 0.2, left, left_total, f"left(task={task})"),
         Section("failed", "failed, do not repeat:", 0.15, failed, failed_total,
                 f"notes.list(kind='attempt', status='failed', under={root})"),
@@ -105,7 +116,7 @@ def _checkpoint_beneath(view: View, reach: Reach, after: int) -> Checkpoint | No
     """The latest checkpoint of a note beneath the task that is later than `after`."""
     sql = f"""
     SELECT {reports.CHECKPOINT_COLUMNS} FROM checkpoint INDEXED BY checkpoint_tasks
-    WHERE project = ? AND task IS NOT NULL AND id > ? ORDER BY id DESC LIMIT {_LATEST}
+    WHERE project = ? AND task IS NOT NULL AND id > ? {subjects.of_checkpoints(view)} ORDER BY id DESC LIMIT {_LATEST}
     """
     latest = view.rows(f"SELECT id, task, text IS NULL FROM ({sql})", (reach.project, after))
     if reach.nodes is None:
@@ -131,7 +142,8 @@ def _checkpoint_by_note(view: View, reach: Reach, after: int) -> Checkpoint | No
     sql = f"""
     SELECT {columns} FROM ({notes}) AS wanted
     CROSS JOIN checkpoint INDEXED BY checkpoint_task ON checkpoint.project = ?2 AND checkpoint.task = wanted.id
-    WHERE checkpoint.id > ?3 AND checkpoint.text IS NOT NULL ORDER BY checkpoint.id DESC LIMIT 1
+    WHERE checkpoint.id > ?3 AND checkpoint.text IS NOT NULL {subjects.of_checkpoints(view)}
+    ORDER BY checkpoint.id DESC LIMIT 1
     """
     row = view.row(sql, (start, reach.project, after))
     return None if row is None else Checkpoint(*row)
@@ -180,7 +192,7 @@ def in_flight(view: View, reach: Reach) -> list[Line]:
         sql = f"""
         SELECT id, title, origin FROM note INDEXED BY {index}
         WHERE {where} AND kind = 'attempt' AND status = 'active' AND shut = 0 AND kind IN ('attempt', 'step')
-          AND title IS NOT NULL AND id IS NOT ? ORDER BY id DESC LIMIT {_IN_FLIGHT - len(found)}
+          AND title IS NOT NULL AND id IS NOT ? {subjects.of_notes(view)} ORDER BY id DESC LIMIT {_IN_FLIGHT - len(found)}
         """
         for row in view.rows(sql, (value, reach.task)) if len(found) < _IN_FLIGHT else ():
             found.setdefault(row[0], lines.record(row[0], row[1], origin=row[2], before="trying:"))
@@ -201,7 +213,7 @@ WITH RECURSIVE latest (record) AS MATERIALIZED (
 )
 SELECT note.id, note.title, note.origin FROM above JOIN note USING (id)
 WHERE kind = 'step' AND status = 'open' AND shut = 0 AND title IS NOT NULL AND note.id IS NOT ?3
-  AND (?4 IS NULL OR root = ?4) ORDER BY note.id DESC LIMIT 10
+  AND (?4 IS NULL OR root = ?4) {seen} ORDER BY note.id DESC LIMIT 10
 """
 
 
@@ -210,7 +222,7 @@ def _begun(view: View, reach: Reach) -> list[Any]:
     run = view.binding.actor.run
     if run is None:
         return []
-    return view.rows(_BEGUN, (reach.project, run, reach.task, reach.root))
+    return view.rows(_BEGUN.format(seen=subjects.of_notes(view)), (reach.project, run, reach.task, reach.root))
 
 
 def claim_line(claim: Claim) -> Line:
@@ -223,7 +235,7 @@ def _failed(
 ) -> tuple[Sequence[Line], int]:
     """Failed attempts, the nearest first: on the same entity, of the same step, beneath it, of the same goal."""
     columns = f"{FAILED}, parent, entity"
-    kind = "kind = 'attempt' AND status = 'failed' AND title IS NOT NULL"
+    kind = f"kind = 'attempt' AND status = 'failed' AND title IS NOT NULL {subjects.of_notes(view)}"
     rows = view.rows(f"SELECT {columns} FROM note WHERE root = ? AND {kind} ORDER BY id DESC LIMIT 200", (root,))
     rows += view.rows(
         f"SELECT {columns} FROM note WHERE parent = ? AND {kind} ORDER BY id DESC LIMIT {_LISTED}", (task,)
@@ -255,7 +267,7 @@ def failed_of_project(view: View) -> Lines:
     """The latest failed attempts of the project, those of unfinished tasks first."""
     sql = f"""
     SELECT {FAILED} FROM note
-    WHERE project = ? AND kind = 'attempt' AND status = 'failed' AND title IS NOT NULL
+    WHERE project = ? AND kind = 'attempt' AND status = 'failed' AND title IS NOT NULL {subjects.of_notes(view)}
     ORDER BY id DESC LIMIT {_LISTED}
     """
     return Lines(view.rows(sql, (view.project,)), failed_line)
@@ -264,13 +276,14 @@ def failed_of_project(view: View) -> Lines:
 def count(view: View, where: str, values: Sequence[Any], *, beyond: int = 0) -> int:
     """How many notes; exact up to `limits.COUNT_EXACT` and so many `beyond` it, that and one above."""
     most = work.BOUND + beyond + 1
-    return view.number(f"SELECT count(*) FROM (SELECT 1 FROM note WHERE {where} LIMIT {most})", values)
+    seen = subjects.of_notes(view)
+    return view.number(f"SELECT count(*) FROM (SELECT 1 FROM note WHERE {where} {seen} LIMIT {most})", values)
 
 
 def _questions(view: View, task: int, root: int) -> Lines:
     sql = f"""
     SELECT id, title, origin, basis, substr(body, 1, 2000) FROM note
-    WHERE root = ? AND kind = 'question' AND status = 'open' AND title IS NOT NULL
+    WHERE root = ? AND kind = 'question' AND status = 'open' AND title IS NOT NULL {subjects.of_notes(view)}
     ORDER BY (parent IS ?) DESC, id DESC LIMIT {_LISTED}
     """
     return Lines(view.rows(sql, (root, task)), question_line)
@@ -353,6 +366,7 @@ def _results(view: View, task: int, chain: Sequence[int]) -> Lines:
     sql = f"""
     SELECT note.title, note.origin, {columns} FROM summary JOIN note ON note.id = summary.note
     WHERE note.parent = ? AND note.kind IN ('goal', 'step') AND note.id <> ? AND coalesce(work, result) IS NOT NULL
+      {subjects.of_notes(view)}
     ORDER BY note.position LIMIT {_LISTED}
     """
     rows = view.rows(sql, (task, task))
@@ -381,7 +395,8 @@ def facts(view: View, where: str, value: int | str | None) -> Lines:
     """Active facts, the surest first, then the newest; imported ones as their files have them; untrusted ones quoted."""
     sql = f"""
     SELECT id, title, origin, basis, confidence, substr(body, 1, 2000)
-    FROM {where} AND kind = 'fact' AND status = 'active' AND title IS NOT NULL ORDER BY {SUREST} LIMIT {_LISTED}
+    FROM {where} AND kind = 'fact' AND status = 'active' AND title IS NOT NULL {subjects.of_notes(view)}
+    ORDER BY {SUREST} LIMIT {_LISTED}
     """
     return Lines(list(enumerate(view.rows(sql, (value,)))), _fact_line)
 

@@ -10,6 +10,7 @@ from attrs import frozen
 from agentmem import limits
 from agentmem.context.reach import Node, Reach, as_json
 from agentmem.engine.migrations import ITEMS_CLOSED, ITEMS_LEFT, LEFT, RULES
+from agentmem.records import subjects
 from agentmem.records.base import View
 from agentmem.types import TASK_KINDS, UNFINISHED, UNTRUSTED
 
@@ -62,18 +63,22 @@ def open_tasks(view: View, reach: Reach, *, limit: int, goals: bool = True) -> l
     if reach.root is not None:
         sql = f"""
         SELECT {_BRIEF}, note.position FROM note INDEXED BY note_left
-        WHERE project = ? AND root = ? AND {LEFT} AND note.id <> ? AND title IS NOT NULL ORDER BY note.id LIMIT {BOUND}
+        WHERE project = ? AND root = ? AND {LEFT} AND note.id <> ? AND title IS NOT NULL {subjects.of_notes(view)}
+        ORDER BY note.id LIMIT {BOUND}
         """
         return _as_they_stand(view, view.rows(sql, (reach.project, reach.root, reach.root)))
-    some = f"AND {LEFT} AND title IS NOT NULL" + ("" if goals else " AND kind = 'step'")
+    seen = subjects.of_notes(view)
+    some = f"AND {LEFT} AND title IS NOT NULL {seen}" + ("" if goals else " AND kind = 'step'")
     of = f"SELECT {_BRIEF}, note.root FROM note INDEXED BY"
     searches = [
         f"{of} note_left WHERE project = ? {some} ORDER BY root, note.id",
         f"{of} note_tagged WHERE project = ? {some} AND tags <> '[]' ORDER BY root, note.id",
-        f"{of} note_flight WHERE project = ? AND kind = 'step' AND shut = 0 AND status = 'active' {_FLIGHT} ORDER BY note.id",
+        f"{of} note_flight WHERE project = ? AND kind = 'step' AND shut = 0 AND status = 'active' {_FLIGHT} {seen}"
+        " ORDER BY note.id",
     ]
     if goals:
-        searches.append(f"{of} note_project WHERE project = ? AND kind = 'goal' AND status = 'active' ORDER BY note.id")
+        active = "project = ? AND kind = 'goal' AND status = 'active'"
+        searches.append(f"{of} note_project WHERE {active} {seen} ORDER BY note.id")
     rows = {row[0]: row for sql in searches for row in view.rows(f"{sql} LIMIT {limit}", (reach.project,))}
     return [Task(*row[:-1]) for row in sorted(rows.values(), key=lambda row: (row[-1], row[0]))]
 
@@ -121,10 +126,10 @@ def count_tasks(view: View, reach: Reach, *, goals: bool = True) -> int:
 def count_left(view: View, root: int) -> tuple[int, int]:
     """Of one tree: unfinished goals and steps, unticked items."""
     tasks = view.row(
-        f"SELECT count(*) FROM note INDEXED BY note_left WHERE project = ? AND root = ? AND {LEFT}",
+        f"SELECT count(*) FROM note INDEXED BY note_left WHERE project = ? AND root = ? AND {LEFT} {subjects.of_notes(view)}",
         (view.project, root),
     )
-    return (tasks[0] if tasks else 0), _count_items(view, Reach(view.project, root, root, None))
+    return (tasks[0] if tasks else 0), _count_items(view, Reach(view.project, root, root, None, view.binding.subject))
 
 
 def open_items(view: View, reach: Reach, *, limit: int) -> tuple[list[tuple[int, int, str, str]], int]:
@@ -177,7 +182,10 @@ WHERE item.done = 0 AND item.removed = 0 ORDER BY wanted.key, item.position, ite
 
 def count_goals(view: View) -> int:
     """How many unfinished goals the project has."""
-    sql = "SELECT count(*) FROM note WHERE project = ? AND kind = 'goal' AND status IN ('open', 'active')"
+    sql = f"""
+    SELECT count(*) FROM note
+    WHERE project = ? AND kind = 'goal' AND status IN ('open', 'active') {subjects.of_notes(view)}
+    """
     row = view.row(sql, (view.project,))
     return row[0] if row else 0
 
@@ -198,7 +206,7 @@ def count_closed(view: View, reach: Reach) -> int:
 def closed_unticked(view: View, reach: Reach) -> list[tuple[int, str, str, int]]:
     """Closed tasks with unticked items in or beneath them: the uppermost of each, title, origin, how many."""
     totals = by_uppermost_closed(view, items_closed(view, reach))
-    sql = "SELECT id, title, origin FROM note WHERE id IN (SELECT value FROM json_each(?))"
+    sql = f"SELECT id, title, origin FROM note WHERE id IN (SELECT value FROM json_each(?)) {subjects.of_notes(view)}"
     named = [(top, title or "", origin, totals[top]) for top, title, origin in view.rows(sql, (as_json(totals),))]
     return sorted(named, key=lambda one: (-one[3], one[0]))
 
@@ -266,12 +274,18 @@ def _uppermost_closed(view: View, notes: Sequence[int]) -> dict[int, int]:
 
 
 # Untrusted text takes the place of untrusted text only: neither its note nor its link overrules a trusted one.
-_SUPERSEDED = """
+# Of one subject a decision is in force that was superseded for another.
+_SUPERSEDED: Final = """
 EXISTS (SELECT 1 FROM link JOIN note AS heir ON heir.id = link.src
         WHERE link.dst = note.id AND link.kind = 'supersedes' AND heir.status <> 'dropped'
           AND (note.origin IN ('import', 'tool', 'web')
-               OR (heir.origin NOT IN ('import', 'tool', 'web') AND link.origin NOT IN ('import', 'tool', 'web'))))
+               OR (heir.origin NOT IN ('import', 'tool', 'web') AND link.origin NOT IN ('import', 'tool', 'web')))
+          {seen})
 """
+
+
+def _superseded(view: View) -> str:
+    return _SUPERSEDED.format(seen=subjects.of_notes(view, "heir"))
 
 
 def blockers(view: View, notes: Iterable[int]) -> dict[int, list[int]]:
@@ -284,7 +298,7 @@ def blockers(view: View, notes: Iterable[int]) -> dict[int, list[int]]:
     CROSS JOIN link ON link.src = wanted.value AND link.kind = 'depends_on'
     CROSS JOIN note ON note.id = link.dst
     WHERE note.kind NOT IN ('fact', 'decision', 'lesson') AND note.status NOT IN ('done', 'dropped', 'worked')
-      AND NOT {_SUPERSEDED}
+      AND NOT {_superseded(view)} {subjects.of_notes(view)}
     """
     found: dict[int, list[int]] = {}
     for waiting, blocking in view.rows(sql, (as_json(notes),)):
@@ -308,7 +322,9 @@ def next_first(view: View, tasks: Sequence[Task], wanted: int) -> tuple[list[Tas
         ids = as_json(task.id for task in part)
         blocked |= blockers(view, [task.id for task in part])
         among = "parent IN (SELECT value FROM json_each(?))"
-        sql = f"SELECT DISTINCT parent FROM note INDEXED BY note_holds WHERE {among} AND {LEFT}"
+        sql = (
+            f"SELECT DISTINCT parent FROM note INDEXED BY note_holds WHERE {among} AND {LEFT} {subjects.of_notes(view)}"
+        )
         holds = {parent for (parent,) in view.rows(sql, (ids,))}
         for task in part:
             holder = task.id in holds and not task.open_items
@@ -332,7 +348,7 @@ def rules(view: View, where: str, values: Sequence[Any], limit: int) -> list[tup
     sql = f"""
     SELECT {NOTE_LINE} FROM note INDEXED BY note_rules
     WHERE {where} AND {RULES} AND note.title IS NOT NULL AND note.origin NOT IN ('import', 'tool', 'web')
-      AND NOT {_SUPERSEDED}
+      AND NOT {_superseded(view)} {subjects.of_notes(view)}
     ORDER BY note.id LIMIT {limit}
     """
     return view.rows(sql, values)
@@ -344,7 +360,7 @@ def in_force(view: View, kind: str, where: str, values: Sequence[Any], limit: in
     sql = f"""
     SELECT {NOTE_LINE} FROM note
     WHERE {where} AND note.kind = '{kind}' AND note.status = 'active' AND note.title IS NOT NULL
-      AND note.origin NOT IN ({untrusted}) AND NOT {_SUPERSEDED}
+      AND note.origin NOT IN ({untrusted}) AND NOT {_superseded(view)} {subjects.of_notes(view)}
     ORDER BY note.id DESC LIMIT {limit}
     """
     return view.rows(sql, values)

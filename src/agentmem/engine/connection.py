@@ -92,6 +92,7 @@ class Connection(apsw.Connection):
 
     opening: Opening | None = None
     era: object = None  # see `Pool.era`
+    syncs: bool = False  # each commit, where the file was opened to sync none
     _moved: array[int] | None = None
     _moved_at: int = 0
 

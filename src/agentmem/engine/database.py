@@ -176,11 +176,15 @@ class Database:
         """Close it."""
         self.close()
 
-    def write(self) -> WriteBlock:
+    def write(self, *, durable: bool = False) -> WriteBlock:
         """A write transaction on the one writer: committed at the end of the block, rolled back by an exception.
 
         Nested, it is a savepoint of the outer one: an exception that is caught between the two undoes the inner alone.
         Errors of SQLite about the file become ours, in the block too; all others pass as they are.
+
+        Args:
+            durable: The commit is synced to disk, also where the file was opened with less durability. A nested block is
+                as durable as the outermost.
 
         Raises:
             Busy: Another thread or process held the write lock for longer than the busy timeout.
@@ -191,7 +195,7 @@ class Database:
             Conflict: Another asyncio task of this thread is inside a write, or blocks were left in another thread, task
                 or order than they were entered. Nothing of it was kept.
         """
-        return WriteBlock(self.ready(), self)
+        return WriteBlock(self.ready(), self, durable=durable)
 
     def read(self, *, long: bool = False, alone: bool = False) -> ReadBlock:
         """A read transaction: one state of the file from the beginning of the block to its end.

@@ -1,6 +1,6 @@
 """The tables, as numbered migrations. A migration is never edited after its release.
 
-`event` is the truth. `project` to `summary` are projections of it, with no cascades and no
+`event` is the truth. `project` to `message` are projections of it, with no cascades and no
 validating constraints: replay must never fail where the first write did not. Content columns may be
 null: an erased record leaves a stub. `meta`, `lease`, `request`, `blob` and `vector` are operational
 state outside the log. `search` is the full-text index, kept by triggers; triggers also take away the
@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from agentmem.engine.schema import Migration
+from agentmem.engine.session_tables import MESSAGE_TEXT, SESSIONS
 from agentmem.text import FTS_TOKENIZE
 
 # Tables outside the log: a replay does not make them, a copy of the log does not carry them.
@@ -258,6 +259,7 @@ _PROJECTIONS = (
     "CREATE UNIQUE INDEX summary_note ON summary (note)",
     "CREATE INDEX summary_revision ON summary (revision, note)",
     "CREATE INDEX summary_untrusted ON summary (id) WHERE origin IN ('import', 'tool', 'web')",
+    *SESSIONS,
     # What was copied from another store: the record that the other's record of this seq became here.
     """
     CREATE TABLE copied (
@@ -393,6 +395,14 @@ _TRIGGERS = (
         columns="work, result, basis",
         when="coalesce($work, $result) IS NOT NULL",
     ),
+    *_kept(
+        "message",
+        "''",
+        MESSAGE_TEXT.format(row="$").replace("$.", "$"),
+        "''",
+        columns="text, long",
+        when="$text IS NOT NULL",
+    ),
 )
 
 
@@ -430,6 +440,7 @@ _VECTOR_TRIGGERS = (
     *_embedded("item", "text", "removed"),
     *_embedded("checkpoint", "text"),
     *_embedded("summary", "work", "result", "basis"),
+    *_embedded("message", "text", "long"),
 )
 
 SCHEMA: Final = (
@@ -443,6 +454,8 @@ SCHEMA: Final = (
             # Which projects became part of one: their history is its own then.
             "CREATE INDEX event_merged ON event (project) WHERE kind = 'project.merged'",
             "CREATE INDEX event_session ON event (session) WHERE session IS NOT NULL",
+            # The latest events of notes, however many of sessions come after them.
+            "CREATE INDEX event_noted ON event (project) WHERE type = 'note'",
             f"CREATE INDEX event_gone ON event (record) WHERE {GONE}",
             *_PROJECTIONS,
             *_OPERATIONAL,

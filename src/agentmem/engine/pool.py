@@ -138,19 +138,22 @@ class Pool:
             self.writing_places.free(session)
             raise closed(self.opening.path)
 
-    def write_begin(self) -> Connection:
+    def write_begin(self, *, durable: bool = False) -> Connection:
         """Begin a write transaction, and prove that file and schema are still those that were opened.
+
+        Args:
+            durable: Its commit is synced to disk, also where the file was opened for less.
 
         Raises:
             StoreMissing, StoreReplaced: There is no file at the path any more, or another one.
         """
         while True:
             try:
-                return self._write_begin()
+                return self._write_begin(durable)
             except UNDECIPHERED as error:
                 renew_key(self, self.opening, error)
 
-    def _write_begin(self) -> Connection:
+    def _write_begin(self, durable: bool) -> Connection:
         connection = self.writer
         if connection is not None and self.outdated(connection):
             self.writer = None
@@ -159,6 +162,9 @@ class Pool:
         if connection is None:
             connection = self._writer_take(connect(self.opening, "writer"))
         self.intact.clear()
+        if self.opening.durability == "normal" and durable is not connection.syncs:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            connection.syncs = durable
         connection.execute("BEGIN IMMEDIATE")
         self.intact.append(True)
         try:

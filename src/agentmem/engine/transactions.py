@@ -37,19 +37,21 @@ HELD_SECONDS: Final = 5.0
 class WriteBlock(Held):
     """One write transaction, or a savepoint of the one this thread is in. A generator would cost more than BEGIN."""
 
-    __slots__ = ("_connection", "_owner", "_pool", "_session")
+    __slots__ = ("_connection", "_durable", "_owner", "_pool", "_session")
 
     _connection: Connection
     _session: WriteSession
 
-    def __init__(self, pool: Pool, owner: object) -> None:
+    def __init__(self, pool: Pool, owner: object, *, durable: bool = False) -> None:
         """Begin nothing yet.
 
         Args:
             pool: The connections.
             owner: Kept alive to the end of the block, since the pool closes when it goes.
+            durable: Its commit is synced to disk, also where the file was opened for less.
         """
         self.hold = self.stay = None  # as Held does, without the call
+        self._durable = durable
         self._pool = pool
         self._owner = owner
 
@@ -75,7 +77,7 @@ class WriteBlock(Held):
         pool.writing_take(session, pool.opening.busy_timeout)
         try:
             pool.writing = session
-            connection = pool.write_begin()
+            connection = pool.write_begin(durable=self._durable)
         except BaseException:
             session.end()
             raise

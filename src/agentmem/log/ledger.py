@@ -92,7 +92,9 @@ class _Tip:
 class Reach(Protocol):
     """What a command may write. Both raise for what it may not."""
 
-    def before(self, kind: str, of: str, record: int | None, payload: Mapping[str, Any]) -> None:
+    def before(
+        self, kind: str, of: str, record: int | None, payload: Mapping[str, Any], session: int | None = None
+    ) -> None:
         """Look at an event before it is applied."""
 
     def after(self, event: Event) -> None:
@@ -107,15 +109,16 @@ class Transaction(Held):
         reach: What may be written here, None for anything; asked about every event.
     """
 
-    __slots__ = ("_block", "_ledger", "_tip", "connection", "reach")
+    __slots__ = ("_block", "_durable", "_ledger", "_tip", "connection", "reach")
 
     connection: apsw.Connection
     reach: Reach | None
     _tip: _Tip
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, durable: bool = False) -> None:
         super().__init__()
         self._ledger = ledger
+        self._durable = durable
         self._block: WriteBlock | None = None
         self.reach = None
 
@@ -123,7 +126,7 @@ class Transaction(Held):
         if self.going_on:
             raise entered_twice()
         ledger = self._ledger
-        block = self._block = ledger.database.write()
+        block = self._block = ledger.database.write(durable=self._durable)
         block.hold = self.hold
         self.connection = block.__enter__()
         try:
@@ -201,7 +204,7 @@ class Transaction(Held):
         """
         known = self._ledger.kinds.by_name[kind]
         if self.reach is not None:
-            self.reach.before(kind, known.type, record, payload)
+            self.reach.before(kind, known.type, record, payload, session)
         text = blobs.stored(self.connection, payload, canonical(payload))
         tip = self._tip
         seq = tip.seq + 1
@@ -275,8 +278,11 @@ class Ledger:
             self.store = row[0]
             self.genesis = chain.genesis(self.store)
 
-    def transaction(self) -> Transaction:
+    def transaction(self, *, durable: bool = False) -> Transaction:
         """A write transaction as a context manager; inside one of this thread, a savepoint.
+
+        Args:
+            durable: Its commit is synced to disk, also where the file was opened with less durability.
 
         Raises:
             Busy: Somebody else held the write lock for longer than the busy timeout.
@@ -285,7 +291,7 @@ class Ledger:
                 thread, task or order than it was entered, and nothing of it was kept.
             StoreMissing, StoreReplaced: The file was deleted, moved or replaced.
         """
-        return Transaction(self)
+        return Transaction(self, durable=durable)
 
     def head(self) -> Head:
         """The end of the log: (store id, seq, chain)."""

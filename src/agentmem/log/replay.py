@@ -20,9 +20,12 @@ from agentmem.log.kinds import Kinds
 from agentmem.log.ledger import events
 from agentmem.types import Event
 
-# What apply functions read by, beside primary keys: children of a note, items of a note, links to a record. Where one is
-# missing each event reads a whole table, and the time of a fold grows with the square of the log.
-_READ_BY_APPLY: Final = frozenset(("note_parent", "item_open", "link_dst", "summary_note", "copied_record"))
+# What apply functions read by, beside primary keys: children of a note, items of a note, links to a record, events of a
+# session and answers to one of them. Where one is missing each event reads a whole table, and the time of a fold grows with
+# the square of the log.
+_READ_BY_APPLY: Final = frozenset(
+    ("note_parent", "item_open", "link_dst", "summary_note", "copied_record", "message_session", "message_target")
+)
 
 
 @frozen

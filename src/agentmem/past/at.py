@@ -201,7 +201,8 @@ _BLANK: Final[Mapping[RecordType, tuple[str, ...]]] = {
     "checkpoint": ("UPDATE checkpoint SET text = NULL WHERE id = ?",),
     "checks": ("UPDATE checks SET names = '[]' WHERE id = ?",),
     "project": (),
-    "session": (),
+    "session": ("UPDATE session SET title = NULL, agent = NULL, metadata = '{}' WHERE id = ?",),
+    "message": ("UPDATE message SET text = NULL, long = NULL, key = NULL WHERE id = ?",),
 }
 
 
@@ -223,6 +224,11 @@ def _events(connection: Connection, kinds: Kinds, moment: Moment) -> Iterator[Ev
         connection.execute(
             f"INSERT INTO {_KEPT} SELECT DISTINCT record FROM main.event INDEXED BY event_project WHERE project = ?",
             (moment.project,),
+        )
+        # The events of a session that came from another project were written there.
+        connection.execute(
+            f"INSERT OR IGNORE INTO {_KEPT} SELECT event.seq FROM {_KEPT} CROSS JOIN main.event"
+            f" ON event.session = {_KEPT}.record WHERE event.kind = 'message.added'"
         )
         sql += f" AND (type = 'project' OR record IN (SELECT record FROM {_KEPT}))"
     for row in connection.execute(f"{sql} ORDER BY seq", (moment.seq,)):
@@ -253,7 +259,7 @@ class PastDatabase(Database):
             self.close()
             raise
 
-    def write(self) -> WriteBlock:
+    def write(self, *, durable: bool = False) -> WriteBlock:
         """Refused.
 
         Raises:

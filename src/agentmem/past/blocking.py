@@ -105,11 +105,21 @@ _APART: Final[Mapping[str, tuple[str, ...]]] = {
         " WHERE own.id = ? AND other.project <> own.project",
         "SELECT other.id FROM note AS own JOIN checkpoint AS other ON other.task = own.id"
         " WHERE own.id = ? AND other.project <> own.project",
+        "SELECT other.id FROM note AS own JOIN session AS other ON other.task = own.id"
+        " WHERE own.id = ? AND other.project <> own.project",
     ),
     "entity": (
+        "SELECT other.id FROM entity AS own JOIN session AS other ON other.entity = own.id"
+        " WHERE own.id = ? AND other.project <> own.project",
         "SELECT other.id FROM entity AS own JOIN entity AS other ON other.id = own.parent OR other.parent = own.id"
         " WHERE own.id = ? AND other.project <> own.project",
         "SELECT other.id FROM entity AS own JOIN note AS other ON other.entity = own.id"
+        " WHERE own.id = ? AND other.project <> own.project",
+    ),
+    "session": (
+        "SELECT other.id FROM session AS own JOIN note AS other ON other.id = own.task"
+        " WHERE own.id = ? AND other.project <> own.project",
+        "SELECT other.id FROM session AS own JOIN entity AS other ON other.id = own.entity"
         " WHERE own.id = ? AND other.project <> own.project",
     ),
     "checkpoint": (

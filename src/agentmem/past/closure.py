@@ -8,10 +8,12 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from agentmem.engine.migrations import GONE
+from agentmem.log.canonical import canonical
 from agentmem.past.event_kinds import FORGOTTEN
 from agentmem.past.folding import events_of
 from agentmem.records import tree
 from agentmem.records.base import Source
+from agentmem.records.session_rows import COMPACTED
 from agentmem.types import Event, RecordType
 
 _BATCH: Final = 500
@@ -66,6 +68,9 @@ def _take(source: Source, found: Closure, of: RecordType, record: int) -> None:
         table: tree.Table = "note" if of == "note" else "entity"
         for (beneath,) in source.rows(f"{tree.beneath(table)} SELECT id FROM beneath", (record,)):
             found.add(of, beneath)
+    if of == "session":
+        for (event,) in source.rows("SELECT id FROM message WHERE session = ? AND gone = 0 ORDER BY id", (record,)):
+            found.add("message", event)
     found.add(of, record)
 
 
@@ -74,6 +79,8 @@ def _project(source: Source, found: Closure, project: int) -> None:
     for of in tables:
         for (record,) in source.rows(f"SELECT id FROM {of} WHERE project = ?", (project,)):
             found.add(of, record)
+    for (record,) in source.rows("SELECT id FROM session WHERE project = ?", (project,)):
+        _take(source, found, "session", record)
     sql = f"SELECT DISTINCT record, type FROM event WHERE ({GONE}) AND project = ?"
     for record, of in source.rows(sql, (project,)):
         if _gone(source, of, record):
@@ -127,7 +134,10 @@ def _belonged(events: Iterable[Event]) -> Iterator[int]:
 
 
 def pointing(source: Source, found: Closure) -> list[tuple[str, int, int, str]]:
-    """What points at the records from elsewhere: `("entity", note, entity, "")`, `("link", src, dst, kind)`."""
+    """What points at the records from elsewhere: `("entity", note, entity, "")`, `("link", src, dst, kind)`.
+
+    Of a session: `("task", session, note, "")`, `("parent", session, session, "")`, `("subject", session, entity, "")`.
+    """
     pointers: list[tuple[str, int, int, str]] = []
     for note, entity in _in(source, "SELECT id, entity FROM note WHERE entity IN", list(found.of.get("entity", ()))):
         if note not in found:
@@ -136,4 +146,54 @@ def pointing(source: Source, found: Closure) -> list[tuple[str, int, int, str]]:
     for src, dst, kind in _in(source, "SELECT src, dst, kind FROM link WHERE dst IN", ends):
         if src not in found:
             pointers.append(("link", src, dst, kind))
+    for what, column, of in _OF_SESSIONS:
+        for session, target in _in(
+            source, f"SELECT id, {column} FROM session WHERE {column} IN", [*found.of.get(of, ())]
+        ):
+            if session not in found:
+                pointers.append((what, session, target, ""))
     return pointers
+
+
+_OF_SESSIONS: Final[tuple[tuple[str, str, RecordType], ...]] = (
+    ("task", "task", "note"), ("parent", "parent", "session"), ("subject", "entity", "entity"),
+)  # fmt: skip
+
+
+# The heads of windows that quote notes and entities: a session without a task and a subject sees none of them.
+_QUOTING: Final = f"""
+SELECT message.id FROM session CROSS JOIN message ON message.session = session.id
+WHERE session.project IN (SELECT value FROM json_each(?1)) AND (session.task IS NOT NULL OR session.entity IS NOT NULL)
+    AND message.type = '{COMPACTED}' AND message.gone = 0 AND message.id > ?2
+"""
+# Those of a session, and of its forks and theirs.
+_FORKED: Final = f"""
+WITH RECURSIVE fork (id) AS (
+    VALUES (?1) UNION SELECT session.id FROM fork JOIN session ON session.forked_from = fork.id
+)
+SELECT message.id FROM fork CROSS JOIN message ON message.session = fork.id
+WHERE message.type = '{COMPACTED}' AND message.gone = 0 AND message.id > ?2
+"""
+
+
+def heads(source: Source, found: Closure) -> list[int]:
+    """The kept heads of windows that may quote one of the records: made of other texts, as the index is, and made anew.
+
+    An excerpt in one of them is no whole text, so looking for texts does not find it.
+    """
+    quoting: dict[int, None] = {}
+    others = [record for of, records in found.of.items() if of not in ("session", "message") for record in records]
+    if others:
+        projects = {project for (project,) in _in(source, "SELECT DISTINCT project FROM event WHERE record IN", others)}
+        sql = "SELECT 1 FROM session LIMIT 1"
+        if source.row(sql) is not None:
+            quoting |= dict.fromkeys(
+                row[0] for row in source.rows(_QUOTING, (canonical(sorted(projects)), min(others)))
+            )
+    spoken: dict[int, int] = {session: session for session in found.of.get("session", ())}
+    events = list(found.of.get("message", ()))
+    for event, session in _in(source, "SELECT id, session FROM message WHERE id IN", events):
+        spoken[session] = min(event, spoken.get(session, event))
+    for session, first in spoken.items():
+        quoting |= dict.fromkeys(row[0] for row in source.rows(_FORKED, (session, first)))
+    return sorted(each for each in quoting if each not in found)

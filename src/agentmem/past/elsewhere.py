@@ -23,9 +23,24 @@ _NO_TEXT: Final = frozenset(
 )
 
 
+# The same in the bodies of events of sessions: names of tools and agents, ids of others.
+_NO_TEXT_SPOKEN: Final = frozenset(
+    ("name", "mcp_server_name", "provider_id", "session_thread_id", "agent_name", "credential_id", "tool", "key", "model",
+     "input_hash", "outcome_id", "workflow_run_id", "workflow_run_phase_id", "stop_reason", "evaluated_permission")
+)  # fmt: skip
+
+
 def texts_of(events: Iterable[Event]) -> set[str]:
     """The texts in the payloads of events, of `_CHARS` characters or more."""
-    return {text for event in events for text in _texts(event.payload)}
+    return {text for event in events for text in _texts(_said(event))}
+
+
+def _said(event: Event) -> Any:
+    """The payload of an event, that of a session without the labels in it."""
+    if event.kind != "message.added" or event.payload is None or event.payload["type"].startswith("x."):
+        return event.payload
+    body = {name: part for name, part in event.payload["body"].items() if name not in _NO_TEXT_SPOKEN}
+    return {**event.payload, "body": body}
 
 
 def texts_gone(

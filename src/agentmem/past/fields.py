@@ -126,6 +126,8 @@ def label(of: str, state: State) -> str | None:
             called = row["title"]
         case "summary":
             called = row["result"] or row["work"]
+        case "session":
+            called = row["title"]
         case _:
             called = row["text"]
     return called

@@ -13,15 +13,21 @@ from typing import Any, Final
 from attrs import frozen
 
 from agentmem import limits
+from agentmem.engine.session_tables import SEARCHED_CHARS
 from agentmem.log import replay
 from agentmem.log.kinds import Kinds
 from agentmem.log.ledger import COLUMNS, decode
 from agentmem.past.event_kinds import RESTATED, is_claim
+from agentmem.records import vocabulary
 from agentmem.records.base import Source
 from agentmem.types import Event
 
 # Columns that depend on other records, or on the events of others.
-_OF_OTHERS: Final = frozenset(("root", "shut", "open_items", "touched"))
+_OF_OTHERS: Final[Mapping[str, frozenset[str]]] = {
+    "note": frozenset(("root", "shut", "open_items", "touched")),
+    "session": frozenset(("status", "stop", "due", "settled", "asked", "last")),
+    "message": frozenset(("open", "asks", "gone", "long")),
+}
 _MARK_KEY: Final = frozenset(("entity", "name", "project", "type"))
 _LINK_KEY: Final = frozenset(("src", "kind", "dst"))
 
@@ -70,6 +76,11 @@ class Scratch:
     def apply(self, event: Event) -> None:
         """Apply the record's next event."""
         self._kinds.apply(self.connection, event)
+        if event.kind == "message.added" and event.payload is not None:
+            # There are no long texts beside the tables here: this one stands in its row.
+            text = vocabulary.said(event.payload["type"], event.payload["body"])[:SEARCHED_CHARS]
+            sql = "UPDATE message SET text = ?, long = NULL WHERE id = ? AND long IS NOT NULL"
+            self.connection.execute(sql, (text, event.seq))
         if event.payload is None:
             self._known = self._known and is_claim(event.kind)
         elif event.kind.endswith(RESTATED):
@@ -80,7 +91,7 @@ class Scratch:
         row = self._first(of, "id", record)
         if row is None:
             return None
-        for name in _OF_OTHERS & row.keys():
+        for name in _OF_OTHERS.get(of, ()):
             del row[name]
         marks = {each["name"]: _without(each, _MARK_KEY) for each in self._all("mark", "entity", record)}
         links = {(each["kind"], each["dst"]): _without(each, _LINK_KEY) for each in self._all("link", "src", record)}

@@ -9,7 +9,7 @@ from agentmem.log.canonical import plain
 from agentmem.past.event_kinds import CREATIONS, FORGOTTEN, REMOVALS, RESTATED, is_claim
 from agentmem.types import Event
 
-JSON_COLUMNS: Final = frozenset(("tags", "scope", "names"))
+JSON_COLUMNS: Final = frozenset(("tags", "scope", "names", "agent", "metadata"))
 """Columns that hold JSON as text, `attrs` aside, which events have name by name."""
 
 _BOOL_COLUMNS: Final = frozenset(("pinned", "done", "removed"))

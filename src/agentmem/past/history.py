@@ -144,7 +144,7 @@ def asked(
     under: Ref | None,
     author: str | None,
     run: str | None,
-    session: int | None,
+    session: Ref | None,
     everywhere: bool,
     after: int,
     before: int | None,
@@ -168,12 +168,22 @@ def asked(
         record=record, type=of, deep=deep and of == "note", under=root,
         under_of="entity" if root_of == "entity" else "note",
         projects=_projects(view) if alone and not everywhere else (),
-        session=validate.optional_cursor(session, "session"),
+        session=None if session is None else _session(view, session),
         author=validate.optional_label(author, "author"), run=validate.optional_label(run, "run"),
         after=validate.cursor(after, "after"),
         before=limits.INT_MAX if before is None else validate.cursor(before, "before"),
         newest_first=newest_first, limit=validate.page(limit),
     )  # fmt: skip
+
+
+def _session(view: View, session: Ref) -> int:
+    """The session that is meant, be it purged: what was done in it stays."""
+    if type(session) is int:
+        return validate.cursor(session, "session")
+    found, of = recorded(view, session)
+    if of != "session":
+        raise InvalidInput(f"#{found} is not a session but a record of type {of}")
+    return found
 
 
 _MERGED: Final = """

@@ -27,6 +27,7 @@ _LEASED: Final = """
 SELECT record FROM lease WHERE record IN (
     SELECT id FROM note WHERE project = ?1 UNION SELECT id FROM entity WHERE project = ?1
     UNION SELECT item.id FROM item JOIN note ON note.id = item.note WHERE note.project = ?1
+    UNION SELECT id FROM session WHERE project = ?1
 )
 """
 
@@ -52,7 +53,7 @@ def merge(unit: Unit, name: str, collisions: Policy) -> Merged:
     into = {other: own for other, own, _, _ in same} if collisions == "merge" else {}
     met = [moving.rename(*pair) for pair in same] if collisions == "keep_both" else []
     moving.declarations()
-    moved = moving.entities(into) + moving.notes(into) + moving.checkpoints()
+    moved = moving.entities(into) + moving.notes(into) + moving.checkpoints() + moving.sessions(into)
     if collisions == "merge":
         # What lies deepest first, so that an undo, from the newest on, finds the parent of each there again.
         deepest = sorted(same, key=lambda pair: -len(tree.ancestors(unit, pair[0], "entity")))
@@ -71,10 +72,11 @@ class _Moving:
         self._target = target
         self._name = name
 
-    def _append(self, kind: str, payload: Mapping[str, Any], record: int) -> None:
+    def _append(self, kind: str, payload: Mapping[str, Any], record: int, *, session: int | None = None) -> None:
         # Not screened for credentials: nothing in it is new.
         unit = self._unit
-        unit.tx.append(kind, dict(payload), record=record, project=self._target, actor=unit.actor)
+        within = unit.actor.session if session is None else session
+        unit.tx.append(kind, dict(payload), record=record, project=self._target, actor=unit.actor, session=within)
 
     def rename(self, other: int, own: int, kind: str, key: str) -> Collision:
         """Give the entity that comes in another key, so that both stay."""
@@ -132,6 +134,16 @@ class _Moving:
         for (record,) in rows:
             self._append("checkpoint.changed", {"set": {"project": self._target}}, record)
         return [record for (record,) in rows]
+
+    def sessions(self, into: Mapping[int, int]) -> list[int]:
+        """Move the sessions with their events; those about an entity that became another's are about that one now."""
+        rows = self._unit.rows("SELECT id, entity FROM session WHERE project = ? ORDER BY id", (self._source,))
+        for record, entity in rows:
+            changes = {"project": self._target}
+            if entity in into:
+                changes["entity"] = into[entity]
+            self._append("session.changed", {"set": changes}, record, session=record)
+        return [record for record, _ in rows]
 
     def unite(self, other: int, own: int, kind: str, key: str) -> Collision:
         """Make one of two entities: what the one that stays lacks of attributes, the newer mark of each check, all links."""

@@ -16,7 +16,7 @@ from attrs import evolve
 from agentmem.errors import Conflict, InvalidInput, NotFound
 from agentmem.log.canonical import canonical, plain
 from agentmem.log.erase import erase
-from agentmem.past.closure import Closure, of_records, pointing
+from agentmem.past.closure import Closure, heads, of_records, pointing
 from agentmem.past.elsewhere import also_found, texts_gone, texts_of
 from agentmem.past.event_kinds import FORGOTTEN, REMOVALS, RESTATED, is_claim
 from agentmem.past.folding import events_of
@@ -26,6 +26,7 @@ from agentmem.records.base import Binding, Source, Unit, View
 from agentmem.records.beneath import Reach
 from agentmem.records.entities import matching
 from agentmem.records.projects import project_named
+from agentmem.records.session_rows import frame, unsettled
 from agentmem.records.standing import project_of, standing
 from agentmem.types import UNTRUSTED, Event, Receipt, RecordType, Ref
 
@@ -36,13 +37,16 @@ CLEANED: Final = (
 _CLEANED_LAST: Final = ("free pages", "write-ahead log")
 SURVIVES: Final = (
     "headers of the events: kinds, times, labels of author and run, request ids",
+    "of single events of sessions: their types, and which event they answered",
     "copies made earlier: backups, exports, copies of the disk or of memory",
     "the same words in other sentences: whole texts are looked for, so find the words yourself",
 )
 _WAIT_SECONDS: Final = 2.0  # for others to finish, before the cleaning of pages and WAL is left to the next writer
 
 # What is purged first stands on what is purged after.
-_ORDER: Final[tuple[RecordType, ...]] = ("item", "summary", "checkpoint", "note", "entity", "checks", "project")
+_ORDER: Final[tuple[RecordType, ...]] = (
+    "message", "session", "item", "summary", "checkpoint", "note", "entity", "checks", "project",
+)  # fmt: skip
 
 
 def forget(
@@ -74,12 +78,15 @@ def forget(
 
     def plan(source: Unit | View) -> Closure:
         begun = starts(source)
-        for record, _ in begun:
+        for record, of in begun:
             _refuse_purged(source, record)
+            if of == "message":
+                _refuse_settling(source, record)
         found = of_records(source, begun)
         for of, records in found.of.items():
             for record in records:
-                _refuse_held(source, binding, of, record)
+                if not _goes_whole(source, found, of, record):
+                    _refuse_held(source, binding, of, record)
         return found
 
     if dry_run:
@@ -102,6 +109,8 @@ def redact(
     def plan(source: Unit | View) -> tuple[int, RecordType, list[int]]:
         record, of = refs.recorded(source, ref)
         _refuse_purged(source, record)
+        if of == "message":
+            raise InvalidInput(f"#{record} is an event of a session", why="It never changed, so it has no earlier text")
         _refuse_held(source, binding, of, record)
         if of != "entity" and (attr is not None or check is not None):
             raise InvalidInput(f"#{record} is of type {of}", why="attr= and check= are of entities")
@@ -156,9 +165,32 @@ def _no_project(record: int, of: RecordType) -> tuple[int, RecordType]:
 
 
 def _refuse_purged(source: Source, record: int) -> None:
-    last = source.row("SELECT kind FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (record,))
-    if last is not None and last[0].endswith(FORGOTTEN):
+    last = source.row("SELECT kind, type FROM event WHERE record = ? ORDER BY seq DESC LIMIT 1", (record,))
+    if last is None:
+        return
+    # An event goes with its session, and has no last event of its own then.
+    whole = last[1] == "message" and source.row("SELECT 1 FROM message WHERE id = ?", (record,)) is None
+    if whole or last[0].endswith(FORGOTTEN):
         raise NotFound(f"#{record} was purged already")
+
+
+def _refuse_settling(source: Source, event: int) -> None:
+    """Refuse an event by which its session stands as it does."""
+    (of,) = source.one("SELECT type FROM message WHERE id = ?", (event,))
+    if not unsettled(of):
+        raise InvalidInput(
+            f"#{event} ({of}) cannot be purged by itself",
+            why="How its session stands, and until when it waits, hangs on it",
+            next="It goes with its session",
+        )
+
+
+def _goes_whole(source: Source, found: Closure, of: RecordType, record: int) -> bool:
+    """Whether a record is an event that goes with its session."""
+    if of != "message":
+        return False
+    (session,) = source.one("SELECT session FROM message WHERE id = ?", (record,))
+    return session in found.of.get("session", ())
 
 
 def _planned(view: View, found: Closure) -> Receipt:
@@ -166,8 +198,10 @@ def _planned(view: View, found: Closure) -> Receipt:
     records = list(found)
     if not records:
         return Receipt((), dry_run=True, head=view.binding.ledger.head())
+    quoting = heads(view, found)
     events = [event for record in records for event in _events(view, record)]
     written = [event for event in events if _erased(event)]
+    written += [event for record in quoting for event in _events(view, record) if _erased(event)]
     detached = dict.fromkeys(record for _, record, _, _ in pointing(view, found))
     for record in detached:
         claims.refuse(view, record, run=view.binding.actor.run, now=view.now)
@@ -175,7 +209,7 @@ def _planned(view: View, found: Closure) -> Receipt:
     return Receipt(
         tuple(records), changed=len(records), types=found.types(), events=tuple(event.seq for event in written),
         digests=tuple(event.digest.hex() for event in written), detached=tuple(detached),
-        also_found_in=also_found(view, records, texts_of(events)), survives=SURVIVES, dry_run=True,
+        also_found_in=also_found(view, [*records, *quoting], texts_of(events)), survives=SURVIVES, dry_run=True,
         head=view.binding.ledger.head(),
     )  # fmt: skip
 
@@ -216,12 +250,16 @@ def _forget(unit: Unit, found: Closure) -> Receipt:
     records = list(found)
     if not records:
         return Receipt((), transit=unit.transit)
+    quoting = heads(unit, found)
     events = {record: _events(unit, record) for record in records}
-    elsewhere = also_found(unit, records, texts_of(event for each in events.values() for event in each))
+    texts = texts_of(event for each in events.values() for event in each)
+    elsewhere = also_found(unit, [*records, *quoting], texts)
     detached = _detach(unit, found)
     for of in _ORDER:
         for record in sorted(found.of.get(of, ()), reverse=True):
-            payload: dict[str, Any] = {}
+            if _goes_whole(unit, found, of, record):
+                continue
+            payload: dict[str, Any] = frame(unit, record) if of == "message" else {}
             if touched := _traces(unit, of, record, events[record], found):
                 payload["touched"] = touched
             if of == "item":
@@ -229,10 +267,12 @@ def _forget(unit: Unit, found: Closure) -> Receipt:
                 if note not in found and unit.row("SELECT 1 FROM note WHERE id = ?", (note,)):
                     payload |= {"note": note, "number": number}
             unit.append(
-                f"{of}{FORGOTTEN}", payload, record=record, project=_project_at_last(unit, of, record, events[record])
-            )
-    erased = erase(unit.connection, [event.seq for each in events.values() for event in each if _erased(event)])
-    _clean(unit, records)
+                f"{of}{FORGOTTEN}", payload, record=record, project=_project_at_last(unit, of, record, events[record]),
+                session=_session_of(unit, of, record),
+            )  # fmt: skip
+    seqs = [event.seq for each in events.values() for event in each if _erased(event)]
+    erased = erase(unit.connection, [*seqs, *_heads_forgotten(unit, quoting)])
+    _clean(unit, [*records, *quoting])
     return Receipt(
         tuple(records), changed=len(records), types=found.types(), events=tuple(seq for seq, _ in erased),
         digests=tuple(digest.hex() for _, digest in erased), detached=detached, also_found_in=elsewhere, cleaned=CLEANED,
@@ -251,6 +291,7 @@ def _redact(unit: Unit, record: int, of: RecordType, seqs: list[int], attr: str 
     events = _events(unit, record)
     now = _redacted(whole.state(unit.connection, of, record), attr, check)
     chosen = set(seqs)
+    quoting = heads(unit, Closure({of: {record: None}}))
     elsewhere = _still_found(unit, record, [event for event in events if event.seq in chosen], now, attr, check)
     if now is not None:
         payload: dict[str, Any] = {"state": now}
@@ -265,14 +306,32 @@ def _redact(unit: Unit, record: int, of: RecordType, seqs: list[int], attr: str 
             record=record,
             project=_project_at_last(unit, of, record, events),
             actor=unit.actor,
+            session=_session_of(unit, of, record),
         )
-    erased = erase(unit.connection, seqs)
-    _clean(unit, [record])
+    erased = erase(unit.connection, [*seqs, *_heads_forgotten(unit, quoting)])
+    _clean(unit, [record, *quoting])
     return Receipt(
         (record,), changed=1, types={of: 1}, events=tuple(seq for seq, _ in erased),
         digests=tuple(digest.hex() for _, digest in erased), also_found_in=elsewhere, cleaned=CLEANED, survives=SURVIVES,
         transit=unit.transit,
     )  # fmt: skip
+
+
+def _session_of(unit: Unit, of: RecordType, record: int) -> int | None:
+    """The session whose chain an event of a purge belongs to; None where that is whoever purges."""
+    if of != "message":
+        return record if of == "session" else None
+    (session,) = unit.one("SELECT session FROM message WHERE id = ?", (record,))
+    return int(session)
+
+
+def _heads_forgotten(unit: Unit, quoting: Iterable[int]) -> list[int]:
+    """End the heads that may quote what goes, and give the events to erase."""
+    for head in quoting:
+        (project,) = unit.one("SELECT project FROM message WHERE id = ?", (head,))
+        within = _session_of(unit, "message", head)
+        unit.append(f"message{FORGOTTEN}", frame(unit, head), record=head, project=project, session=within)
+    return list(quoting)
 
 
 def _still_found(
@@ -326,11 +385,24 @@ def _detach(unit: Unit, found: Closure) -> tuple[int, ...]:
         if what == "entity":
             project = standing(unit, "note", record).project
             unit.append("note.changed", {"set": {"entity": None}}, record=record, project=project)
+        elif what in ("task", "parent", "subject"):
+            _session_detached(unit, record, what)
         else:
             (of,) = unit.one("SELECT type FROM event WHERE seq = ?", (record,))
             project = standing(unit, of, record).project
             unit.append(f"{of}.unlinked", {"dst": target, "kind": kind}, record=record, project=project)
     return tuple(changed)
+
+
+def _session_detached(unit: Unit, session: int, what: str) -> None:
+    """A session goes on without its task or parent. One whose subject goes is put away, and stays apart by its number."""
+    project, archived = unit.one("SELECT project, archived_at FROM session WHERE id = ?", (session,))
+    changes: dict[str, Any] = {what: None}
+    if what == "subject":
+        if archived is not None:
+            return
+        changes = {"archived_at": unit.now}
+    unit.append("session.changed", {"set": changes}, record=session, project=project, session=session)
 
 
 def _traces(
@@ -385,7 +457,7 @@ def _clean(unit: Unit, records: list[int]) -> None:
             connection.execute("DELETE FROM lease WHERE record = ?", (record,))
     for project, request, result in unit.rows("SELECT project, id, result FROM request"):
         kept = plain(result)
-        if gone.intersection(kept.get("ids", ())) or kept.get("id") in gone:
+        if gone.intersection((*kept.get("ids", ()), *kept.get("all", ()), kept.get("id"))):
             connection.execute("UPDATE request SET arguments = x'' WHERE project = ? AND id = ?", (project, request))
     merge_whole(connection)
     for (table,) in unit.rows("SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')"):

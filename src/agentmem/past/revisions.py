@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
@@ -15,7 +15,10 @@ from agentmem.past.folding import Scratch, State, events_of
 from agentmem.records import reports, validate
 from agentmem.records.base import Source, View
 from agentmem.records.load import load
-from agentmem.types import Event, Origin, Record, RecordType, Summary
+from agentmem.types import Event, Origin, RecordType, Summary
+
+if TYPE_CHECKING:
+    from agentmem.session_types import Record
 
 __all__ = ["Differing", "Revision", "State", "at_event", "difference", "states"]
 
@@ -67,6 +70,8 @@ class Revision:
 def at_event(view: View, record: int, of: RecordType, seq: int) -> Revision:
     """A record as it was right after event `seq`, whosever event that is.
 
+    Of a session what was set of it: how it stood, and its last event, is told by its events.
+
     Raises:
         NotFound: The log ends before it, the record was not there at that moment, or what it was then was purged.
     """
@@ -87,7 +92,9 @@ def at_event(view: View, record: int, of: RecordType, seq: int) -> Revision:
             raise NotFound(
                 f"What #{record} was at event {seq} was purged", next=f"See revisions({record}) for what is left"
             )
-        return Revision(last.seq, state, _value(Source(view.binding, scratch.connection), record, of))
+        # An event of a session never changes, and what it says stands in the log alone.
+        source = view if of == "message" else Source(view.binding, scratch.connection)
+        return Revision(last.seq, state, _value(source, record, of))
 
 
 def _gone(last: Event, seq: int) -> NotFound:

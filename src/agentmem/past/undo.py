@@ -171,6 +171,10 @@ class _Undoing:
         why = ""
         if is_claim(event.kind):
             why = "A claim is given back with release, not undone"
+        elif event.type in _SPOKEN and not _moved(event):
+            why = "What was said in a session stays said"
+        elif event.type == "project" and not event.kind.endswith(REMOVALS) and self._holds_sessions(event):
+            why = "Its sessions stay"
         elif event.kind.endswith(FORGOTTEN) or (event.kind.endswith(RESTATED) and undoes(event) is None):
             why = "A purge cannot be undone"
         elif self._purged(event.record):
@@ -184,6 +188,11 @@ class _Undoing:
             raise InvalidInput(f"Event {event.seq} ({event.kind}) cannot be undone", why=why)
         self._passed.append(event.seq)
         return False
+
+    def _holds_sessions(self, event: Event) -> bool:
+        """Whether sessions are in a project that would not be there any more."""
+        ends = EXISTENCE in (fields_set(event) or ())
+        return ends and self._unit.row("SELECT 1 FROM session WHERE project = ?", (event.record,)) is not None
 
     def _purged(self, record: int) -> bool:
         return any(event.kind.endswith(FORGOTTEN) for event in self._events_of(record))
@@ -272,6 +281,7 @@ class _Undoing:
             record=event.record,
             project=event.project if now is None else now,
             actor=self._unit.actor,
+            session=event.record if event.type == "session" else self._unit.actor.session,
         )
         self._undone.append(event.seq)
         self._events.append(made.seq)
@@ -379,6 +389,14 @@ class _Standing:
                 undoers.append((event, target))
                 cancelled |= {event.seq, target}
         return cls(taken, [event for event in events if event.seq not in cancelled], undoers)
+
+
+_SPOKEN: Final = ("session", "message")
+
+
+def _moved(event: Event) -> bool:
+    """Whether a session went with its project, as its task and its subject did: so it comes back with them."""
+    return event.kind == "session.changed" and "project" in (event.payload or {}).get("set", {})
 
 
 def _blocked(wanted: Sequence[Event], blocking: Sequence[Event]) -> UndoBlocked:

@@ -35,7 +35,9 @@ _META: Final = "SELECT name, value FROM meta WHERE name IN ('embedder', 'embedde
 _PENDING_MOST: Final = 1001  # shown as 1000+
 RECENT: Final = 16  # events that are looked through for each of the newest records
 # `NOT INDEXED`: by the log itself, else the index on records is read whole to find the few distinct ones.
-_TEXTED: Final = "FROM event NOT INDEXED WHERE seq > ? AND type IN ('note', 'entity', 'item', 'checkpoint', 'summary')"
+_TEXTED: Final = (
+    "FROM event NOT INDEXED WHERE seq > ? AND type IN ('note', 'entity', 'item', 'checkpoint', 'summary', 'message')"
+)
 _PENDING: Final = f"SELECT count(*) FROM (SELECT DISTINCT record {_TEXTED} LIMIT ?)"
 _NEWEST: Final = f"""
 SELECT record {_TEXTED} AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.record = event.record)
@@ -286,7 +288,7 @@ def choose(database: Database, model: Embedder) -> None:
 
 
 def _texts(connection: apsw.Connection, records: set[int]) -> list[tuple[int, str, str]]:
-    return passages.texts(connection, sorted(records - _with_vectors(connection, records)))
+    return passages.texts(connection, sorted(records - _with_vectors(connection, records)), spoken=True)
 
 
 def _changed(connection: apsw.Connection, records: set[int], after: int) -> set[int]:

@@ -13,15 +13,17 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from agentmem import limits, text
+from agentmem.engine.session_tables import MESSAGE_TEXT
 from agentmem.errors import InvalidInput
-from agentmem.records import tree, validate
+from agentmem.records import subjects, tree, validate
 from agentmem.records.base import View
 from agentmem.records.refs import identify
 from agentmem.types import NOTE_KINDS, ORIGINS, Origin, RecordType, Ref
 
 _SMALL: Final = 20_000  # records that are listed so that a search looks at them alone
+_FEW: Final = 2_000  # records of one subject that are listed for the same
 _SHARE: Final = 16  # a project with more than one in so many events is not: to filter what was found costs less
-TYPES: Final = (*NOTE_KINDS, "entity", "item", "checkpoint", "summary")
+TYPES: Final = (*NOTE_KINDS, "entity", "item", "checkpoint", "summary", "message")
 
 _JOINS: Final = """
 LEFT JOIN note ON note.id = {of}
@@ -29,17 +31,19 @@ LEFT JOIN entity ON entity.id = {of}
 LEFT JOIN item ON item.id = {of}
 LEFT JOIN checkpoint ON checkpoint.id = {of}
 LEFT JOIN summary ON summary.id = {of}
+LEFT JOIN message ON message.id = {of}
+LEFT JOIN session ON session.id = message.session
 LEFT JOIN note AS owner ON owner.id = coalesce(item.note, summary.note, checkpoint.task)
 """
 _TABLES: Final = _JOINS.format(of="best.id")
 VECTOR_TABLES: Final = _JOINS.format(of="vector.record")  # the same for the record of a vector
-PROJECT: Final = "coalesce(note.project, entity.project, owner.project, checkpoint.project)"
+PROJECT: Final = "coalesce(note.project, entity.project, owner.project, checkpoint.project, message.project)"
 _STATUS: Final = "coalesce(note.status, entity.status, CASE item.done WHEN 1 THEN 'done' WHEN 0 THEN 'open' END)"
-_ORIGIN: Final = "coalesce(note.origin, entity.origin, item.origin, checkpoint.origin, summary.origin)"
-# An item has neither author nor time of its own: those of the event that made it.
+_ORIGIN: Final = "coalesce(note.origin, entity.origin, item.origin, checkpoint.origin, summary.origin, message.origin)"
+# An item or an event of a session has neither author nor time of its own: those of the event that made it.
 _AUTHOR: Final = """
 coalesce(note.author, entity.author, checkpoint.author, summary.author,
-         (SELECT author FROM event WHERE seq = item.id))
+         (SELECT author FROM event WHERE seq = best.id))
 """
 _WRITTEN: Final = "coalesce(note.created_at, entity.created_at, (SELECT at FROM event WHERE seq = best.id))"
 _CHANGED: Final = """
@@ -60,7 +64,7 @@ class Narrowed:
         notes: SQL for the ids of the only notes that may pass, themselves or by what belongs to them, where an index
             knows these; `bound` are its parameters.
         alone: Whether these are the only records: what belongs to them does not pass.
-        beside: The id of an entity that may pass with these notes.
+        beside: The id of an entity that may pass with these notes, and the events of sessions about it.
         only: The ids of the only records that may pass, see `known`; None where they are not known.
         everything: Whether every record with text is known to pass.
     """
@@ -148,6 +152,20 @@ def narrowed(
     return narrowing.done()
 
 
+def of_session(segments: Sequence[tuple[int, int]], until: int, *, also: Iterable[int] = ()) -> Narrowed:
+    """The events of a session, and of what it goes on from, up to and with a place; and some of its later ones."""
+    later = named(also)
+    each = " OR ".join("(message.session = ? AND message.id <= ?)" for _ in segments)
+    values = [value for session, last in segments for value in (session, min(last, until))]
+    listed = " UNION ALL ".join(
+        "SELECT id FROM message WHERE session = ? AND id <= ? AND text IS NOT NULL" for _ in segments
+    )
+    return Narrowed(
+        f"({each} OR message.id IN (SELECT value FROM json_each(?)))", (*values, later), None, True,
+        f"{listed} UNION ALL SELECT value FROM json_each(?)", (*values, later), alone=True,
+    )  # fmt: skip
+
+
 class _Narrowing:
     """The conditions as they come together."""
 
@@ -168,7 +186,7 @@ class _Narrowing:
         self.alone = True
         if validate.choice(kind, "kind", TYPES) not in NOTE_KINDS:
             self.add(f"{kind}.id IS NOT NULL")
-            self.notes = f"SELECT id FROM {kind}", ()
+            self.notes = f"SELECT id FROM {kind}{' WHERE text IS NOT NULL' if kind == 'message' else ''}", ()
             return
         self.add("note.kind = ?", kind)
         if self.project is not None:
@@ -201,9 +219,11 @@ class _Narrowing:
             raise InvalidInput(f"#{found} is of type {of}", why="about= takes an entity")
         self.known("SELECT id FROM note WHERE entity = ?", found)
         self.beside = found
-        self.add("coalesce(note.entity, owner.entity, entity.id) = ?", found)
+        self.add("coalesce(note.entity, owner.entity, entity.id, session.entity) = ?", found)
 
     def done(self) -> Narrowed:
+        if self.view.binding.subject is not None:
+            self.add(*subjects.seen(self.view.binding.subject))
         conditions, values = self.conditions, self.values
         others = bool(conditions)
         if self.project is not None:
@@ -227,6 +247,10 @@ def known(view: View, to: Narrowed) -> Narrowed:
     """
     if _vacuous(view, to):
         return evolve(to, everything=True)
+    if view.binding.subject is not None and to.project is not None:
+        few = subjects.among(view, _FEW)
+        if few is not None:
+            return evolve(to, only=frozenset(few))
     if to.notes is None:
         found = None if to.project is None else _of_project(view, to.project, min(_SMALL, view.seq // _SHARE))
     else:
@@ -235,7 +259,7 @@ def known(view: View, to: Narrowed) -> Narrowed:
 
 
 _ALL: Final = " UNION ALL ".join(
-    f"SELECT id FROM {table}" for table in ("note", "entity", "item", "checkpoint", "summary")
+    f"SELECT id FROM {table}" for table in ("note", "entity", "item", "checkpoint", "summary", "message")
 )
 
 
@@ -268,8 +292,8 @@ def passing(view: View, ids: Sequence[int], to: Narrowed, most: int = -1) -> lis
            item.note || '.' || item.number, item.text,
            checkpoint.text, concat_ws(char(10), summary.result, summary.work), owner.title,
            {_ORIGIN}, {PROJECT}, coalesce(note.confidence, entity.confidence, summary.confidence), {_CHANGED},
-           coalesce(note.entity, owner.entity), coalesce(note.parent, owner.id, entity.parent), item.done, summary.id,
-           owner.origin
+           coalesce(note.entity, owner.entity, session.entity), coalesce(note.parent, owner.id, entity.parent),
+           item.done, summary.id, owner.origin, message.type, {MESSAGE_TEXT.format(row="message")}, message.session
     FROM (SELECT value AS id, key AS place FROM json_each(?)) AS best {_TABLES}
     WHERE {to.where} ORDER BY best.place LIMIT ?
     """
@@ -297,6 +321,8 @@ def _found(row: tuple[Any, ...]) -> Match | None:
     if row[21] is not None:
         of = f"summary of {row[13]}" if row[13] else "summary"
         return Match(row[0], "summary", "summary", None, of, row[12], *shared)
+    if row[24]:
+        return Match(row[0], "message", row[23], None, f"session {row[25]}", row[24], *shared)
     return None
 
 
@@ -311,6 +337,9 @@ def _only_records(view: View, to: Narrowed, most: int) -> list[int] | None:
         return notes
     listed = named(notes)
     found: list[int] = [*notes, *([] if to.beside is None else [to.beside])]
+    if to.beside is not None:
+        sql = "SELECT message.id FROM session JOIN message ON message.session = session.id WHERE entity = ? LIMIT ?"
+        found += [record for (record,) in view.rows(sql, (to.beside, most + 1))]
     for table, column in (("item", "note"), ("summary", "note"), ("checkpoint", "task")):
         sql = f"SELECT id FROM {table} WHERE {column} IN (SELECT value FROM json_each(?)) LIMIT ?"
         found += [record for (record,) in view.rows(sql, (listed, most + 1))]
@@ -321,6 +350,7 @@ _OF_PROJECT: Final = """
 SELECT id FROM note WHERE project = ?1
 UNION ALL SELECT id FROM entity WHERE project = ?1
 UNION ALL SELECT id FROM checkpoint WHERE project = ?1
+UNION ALL SELECT id FROM message WHERE project = ?1 AND text IS NOT NULL
 UNION ALL SELECT item.id FROM note JOIN item ON item.note = note.id WHERE note.project = ?1
 UNION ALL SELECT summary.id FROM note JOIN summary ON summary.note = note.id WHERE note.project = ?1
 LIMIT ?2

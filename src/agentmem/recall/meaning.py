@@ -305,7 +305,7 @@ class Meaning:
         """
         assert self._model is not None  # it made the query
         places = {record: place for place, record in enumerate(latest)}
-        texts = sorted(passages.texts(view.connection, latest), key=lambda text: places[text[0]])
+        texts = sorted(passages.texts(view.connection, latest, spoken=True), key=lambda text: places[text[0]])
         # By the text: after a rollback another record gets the same id and seq.
         keys = {record: (most, _digest(line, rest)) for record, line, rest in texts}
         missing: list[int] = []

@@ -13,6 +13,7 @@ import apsw
 from attrs import frozen
 
 from agentmem.engine.migrations import MARKS_TOLD
+from agentmem.engine.session_tables import MESSAGE_TEXT
 from agentmem.log.canonical import plain
 from agentmem.recall import checked
 from agentmem.recall.filters import named
@@ -35,7 +36,11 @@ SELECT id, '', text, NULL FROM checkpoint WHERE text IS NOT NULL AND id {_LISTED
 UNION ALL
 SELECT id, '', concat_ws(char(10), result, work, basis), NULL FROM summary
 WHERE coalesce(work, result) IS NOT NULL AND id {_LISTED}
+UNION ALL
+SELECT id, '', {MESSAGE_TEXT.format(row="message")}, NULL FROM message WHERE text IS NOT NULL AND id {_LISTED}
 """
+# Of a session what people and agents say has a meaning; what tools answer is found by words.
+_SPOKEN: Final = f"{_TEXTS} AND type IN ('user.message', 'agent.message', 'system.message')"
 
 
 @frozen
@@ -55,9 +60,15 @@ class Window:
     text: str
 
 
-def texts(connection: apsw.Connection, records: Iterable[int]) -> list[tuple[int, str, str]]:
-    """Id, line and other text of these records, those left out that have none."""
-    rows: list[tuple[Any, ...]] = connection.execute(_TEXTS, (named(records),)).fetchall()
+def texts(connection: apsw.Connection, records: Iterable[int], *, spoken: bool = False) -> list[tuple[int, str, str]]:
+    """Id, line and other text of these records, those left out that have none.
+
+    Args:
+        connection: Any.
+        records: Which.
+        spoken: Leave out of sessions what is not embedded.
+    """
+    rows: list[tuple[Any, ...]] = connection.execute(_SPOKEN if spoken else _TEXTS, (named(records),)).fetchall()
     return [(row[0], row[1], f"{_told(row[3])}{row[2] or ''}") for row in rows]
 
 

@@ -250,15 +250,24 @@ class _Scored:
 _BESIDE_SQL: Final = """
 SELECT note.id,
        (SELECT max(other.id) FROM note AS other
-        WHERE other.id < note.id AND other.id >= note.id - ?2 AND other.parent = note.parent),
+        WHERE other.id < note.id AND other.id >= note.id - ?2 AND +other.parent = note.parent),
        (SELECT min(other.id) FROM note AS other
-        WHERE other.id > note.id AND other.id <= note.id + ?2 AND other.parent = note.parent)
+        WHERE other.id > note.id AND other.id <= note.id + ?2 AND +other.parent = note.parent)
 FROM note WHERE note.id IN (SELECT value FROM json_each(?1)) AND note.parent IS NOT NULL
+UNION ALL
+SELECT message.id,
+       (SELECT max(other.id) FROM message AS other
+        WHERE other.id < message.id AND other.id >= message.id - ?2 AND other.session = message.session
+          AND other.text IS NOT NULL),
+       (SELECT min(other.id) FROM message AS other
+        WHERE other.id > message.id AND other.id <= message.id + ?2 AND other.session = message.session
+          AND other.text IS NOT NULL)
+FROM message WHERE message.id IN (SELECT value FROM json_each(?1))
 """
 
 
 def _beside(view: View, notes: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
-    """What was written just before and just after each note, beneath the same parent."""
+    """What was written just before and just after each note beneath the same parent, each event in the same session."""
     return {row[0]: (row[1], row[2]) for row in view.rows(_BESIDE_SQL, (filters.named(notes), _FAR))}
 
 

@@ -10,7 +10,7 @@ from attrs import evolve
 from agentmem import limits, text
 from agentmem.errors import Conflict, InvalidInput, NotFound
 from agentmem.log.canonical import canonical
-from agentmem.records import claims, note_rows, rarity, validate
+from agentmem.records import claims, note_rows, rarity, subjects, validate
 from agentmem.records.base import Namespace, Row, Unit, View
 from agentmem.records.likeness import words_of
 from agentmem.records.note_writes import NewNote, add, expect
@@ -68,7 +68,7 @@ class Attempts(Namespace):
 
         def command(unit: Unit) -> Opened:
             parent = unit.actor.task if task is None else note_id(unit, task)
-            entity = None if about is None else entity_id(unit, about)
+            entity = subjects.given(unit, None if about is None else entity_id(unit, about), parent)
             found = nearest(unit, line, entity, parent, cosines)
             new = NewNote("attempt", what, body=body, parent=parent, about=entity, tags=tags)
             made = add(unit, new, similar=False)
@@ -228,6 +228,7 @@ def _candidates(
     project = _project(source, task)
     found: dict[int, Row] = {}
     conditions = "note.project = ? AND note.kind = 'attempt' AND note.title IS NOT NULL AND note.id < ?"
+    conditions = f"{conditions} {subjects.of_notes(source)}".rstrip()
 
     def gather(sql: str, *values: Any) -> None:
         for row in source.rows(f"SELECT {_COLUMNS} {sql} LIMIT {_CANDIDATES}", values):

@@ -13,7 +13,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import apsw
 from attrs import evolve, frozen
@@ -41,7 +41,10 @@ from agentmem.types import (
     WrittenMany,
 )
 
-_Result = TypeVar("_Result", Written, WrittenMany, Opened, Undone, Receipt, Merged)
+if TYPE_CHECKING:
+    from agentmem.session_types import Appended, Forked
+
+_Result = TypeVar("_Result", Written, WrittenMany, Opened, "Appended", "Forked", Undone, Receipt, Merged)
 Row = tuple[Any, ...]
 
 _NO_PROJECT = -1
@@ -74,7 +77,8 @@ class Leases:
 class Binding:
     """One view of an open file: project and actor. Cheap to make, shared by threads.
 
-    With a `limit`, the id of a note, it writes only beneath that note.
+    With a `limit`, the id of a note, it writes only beneath that note. With a `subject`, the id of an entity, it sees
+    nothing that is about another one. With `masked`, a function of a value of JSON, nothing is written but what that gives.
     """
 
     ledger: Ledger
@@ -83,6 +87,8 @@ class Binding:
     leases: Leases
     credentials: Policy = "warn"
     limit: int | None = None
+    subject: int | None = None
+    masked: Callable[[Any], Any] | None = None
 
     def acting(self, **labels: Any) -> Binding:
         """The same view with another actor."""
@@ -94,6 +100,8 @@ class Binding:
         arguments: Mapping[str, Any],
         request_id: str | None,
         command: Callable[[Unit], _Result],
+        *,
+        durable: bool = False,
     ) -> _Result:
         """Run a command in one transaction, once for each `request_id`.
 
@@ -102,11 +110,12 @@ class Binding:
             arguments: What the caller gave, to tell a repeat from another request under the same id.
             request_id: The caller's id of this request, or None.
             command: Validates, appends, answers.
+            durable: What it writes survives a power cut, also where the store was opened with less durability.
 
         Raises:
             RequestMismatch: The id was used before with another verb or other arguments.
         """
-        with self.ledger.transaction() as tx:
+        with self.ledger.transaction(durable=durable) as tx:
             cleaning.obey(self.ledger, tx.connection)
             unit = Unit(self, tx)
             result = command(unit) if request_id is None else _once(unit, verb, arguments, request_id, command)
@@ -221,12 +230,26 @@ class Unit(Source):
         """What values made here share."""
         return self.tx.transit
 
-    def append(self, kind: str, payload: dict[str, Any], *, record: int | None = None, project: int) -> Event:
-        """Append an event and apply it; see `Transaction.append`. Credentials are warned of, masked or refused."""
+    def append(
+        self,
+        kind: str,
+        payload: dict[str, Any],
+        *,
+        record: int | None = None,
+        project: int,
+        session: int | None = None,
+    ) -> Event:
+        """Append an event and apply it; see `Transaction.append`. Credentials are warned of, masked or refused.
+
+        Without a `session` it belongs to the one that the actor works in.
+        """
+        if self.binding.masked is not None:
+            payload = self.binding.masked(payload)
         payload, leaks = screened(payload, self.binding.credentials)
         if leaks:
             self.leaks.update(dict.fromkeys(leaks))
-        return self.tx.append(kind, payload, project=project, actor=self.actor, record=record)
+        within = self.actor.session if session is None else session
+        return self.tx.append(kind, payload, project=project, actor=self.actor, record=record, session=within)
 
     def lowered(self, origin: Origin) -> dict[str, Any]:
         """What text of this actor changes of a record's origin: `{"origin": …}` where it is less trusted, else nothing."""
@@ -412,9 +435,13 @@ def _remembered(result: Written | WrittenMany) -> dict[str, Any]:
         if isinstance(result, Undone):
             kept |= {"undone": list(result.undone), "events": list(result.events)}
         return kept
-    return {"id": result.id, "changed": list(result.changed), "opened": isinstance(result, Opened)}
+    kept = {"id": result.id, "changed": list(result.changed), "as": type(result).__name__}
+    if all_ids := getattr(result, "ids", ()):  # of an append to a session
+        kept["all"] = list(all_ids)
+    return kept
 
 
+_ONE: Final = {kind.__name__: kind for kind in (Written, Opened)}
 _MANY: Final = {kind.__name__: kind for kind in (WrittenMany, Undone, Receipt, Merged)}
 
 
@@ -433,8 +460,13 @@ def _again(unit: Unit, kept: dict[str, Any]) -> Any:
     )
     (of,) = unit.one("SELECT type FROM event WHERE seq = ?", (kept["id"],))
     gone = unit.row(f"SELECT 1 FROM {of} WHERE id = ?", (kept["id"],)) is None
-    kind = Opened if kept["opened"] else Written
-    return kind(kept["id"], last[0], tuple(kept["changed"]), repeated=True, gone=gone)
+    one = _ONE.get(kept["as"])
+    if one is None:
+        from agentmem import session_types
+
+        one = getattr(session_types, kept["as"])
+    again = one(kept["id"], last[0], tuple(kept["changed"]), repeated=True, gone=gone)
+    return evolve(again, ids=tuple(kept["all"])) if "all" in kept else again
 
 
 class Namespace:

@@ -16,6 +16,7 @@ from agentmem.log.canonical import plain
 from agentmem.log.ledger import COLUMNS, decode
 from agentmem.records import note_rows, tree
 from agentmem.records.base import Source, Unit, View
+from agentmem.records.session_rows import COMPACTED
 from agentmem.records.sql import Sql
 from agentmem.types import Event, Scope
 
@@ -42,7 +43,9 @@ class Reach:
         self._source, self._limit = source, limit
         self._scope: tuple[Scope, Sql] | None = None
 
-    def before(self, kind: str, of: str, record: int | None, payload: Mapping[str, Any]) -> None:
+    def before(
+        self, kind: str, of: str, record: int | None, payload: Mapping[str, Any], session: int | None = None
+    ) -> None:
         """Refuse an event that concerns what is out of reach.
 
         Args:
@@ -50,6 +53,7 @@ class Reach:
             of: The type of record it concerns.
             record: Its id, None for one that is to be made.
             payload: What the event says.
+            session: The session that it belongs to.
 
         Raises:
             OutOfReach: It does.
@@ -64,6 +68,10 @@ class Reach:
                 self._part(of, record, payload, stated)
             case "entity":
                 self._entity(verb, record, payload)
+            case "session":
+                self._session(verb, record, payload)
+            case "message":
+                self._message(verb, session, payload)
             case _:
                 self._refuse(f"{kind} concerns all of the store or of a project")
 
@@ -122,6 +130,34 @@ class Reach:
         # One that is not there yet, or not again, is looked at when it is.
         if record is not None and not (verb == "restated" and self._place("entity", record) is None):
             self._in_scope(record)
+
+    def _session(self, verb: str, record: int | None, payload: Mapping[str, Any]) -> None:
+        """A session is begun for the note or beneath it, and held by who runs it."""
+        if record is None:
+            self._worked_on(payload.get("task"), "A session without a task is beneath nothing")
+        elif verb.startswith("claim."):
+            self._spoken(record)
+        else:
+            self._refuse("Sessions are changed and ended by whoever gave the task")
+
+    def _message(self, verb: str, session: int | None, payload: Mapping[str, Any]) -> None:
+        """An event of such a session, but no answer to a call that waits for a person."""
+        if verb == "forgotten" and payload.get("type") == COMPACTED:
+            return  # it quotes what is purged, and is made anew
+        if verb != "added" or session is None:
+            self._refuse("Events of sessions are ended by whoever gave the task")
+        if payload.get("type") == "user.tool_confirmation":
+            self._refuse("A call of a tool is allowed or denied by a person")
+        self._spoken(session)
+
+    def _spoken(self, session: int) -> None:
+        row = self._source.row("SELECT task FROM session WHERE id = ?", (session,))
+        self._worked_on(None if row is None else row[0], f"Session #{session} has no task")
+
+    def _worked_on(self, task: int | None, what: str) -> None:
+        if task is None:
+            self._refuse(what)
+        self._reached(task)
 
     def _in_scope(self, entity: int) -> None:
         scope, rows = self._covered()

@@ -12,7 +12,7 @@ import apsw
 from agentmem import limits
 from agentmem.errors import Held, InvalidInput
 from agentmem.log.kinds import EventKind
-from agentmem.records import validate
+from agentmem.records import subjects, validate
 from agentmem.records.base import SECRET_BYTES, Binding, Source, Unit, View
 from agentmem.records.refs import identify
 from agentmem.records.standing import standing
@@ -20,6 +20,7 @@ from agentmem.types import Claim, Event, Ref, moment
 
 _COLUMNS = "record, holder, run, secret, taken_at, expires_at"
 _CLAIMABLE = ("note", "entity", "item")
+_LEASED = (*_CLAIMABLE, "session")  # a session is held by who runs it, see `records.session_leases`
 
 
 def guard(unit: Unit, record: int) -> None:
@@ -59,7 +60,9 @@ def guard_whole(unit: Unit, of: str, record: int) -> None:
 
 
 def keepers(source: Source, of: str, record: int) -> list[int]:
-    """The note by whose claim an item or a summary is held too."""
+    """The note by whose claim an item or a summary is held too; of an event its session."""
+    if of == "message":
+        return [session for (session,) in source.rows("SELECT session FROM message WHERE id = ?", (record,))]
     if of not in ("item", "summary"):
         return []
     return [note for (note,) in source.rows(f"SELECT note FROM {of} WHERE id = ?", (record,))]
@@ -149,7 +152,9 @@ def live(view: View, *, run: str | None = None) -> list[Claim]:
     if run is not None:
         sql += " AND run = ?"
         values.append(run)
-    return [claim_of(view.binding, row, view.now) for row in view.rows(f"{sql} ORDER BY record", values)]
+    rows = view.rows(f"{sql} ORDER BY record", values)
+    unseen = subjects.hidden(view, [row[0] for row in rows])
+    return [claim_of(view.binding, row, view.now) for row in rows if row[0] not in unseen]
 
 
 def claim_of(binding: Binding, row: Sequence[Any], now: int) -> Claim:
@@ -166,7 +171,15 @@ def lease(source: Source, record: int) -> Sequence[Any] | None:
 def held(unit: Unit) -> list[int]:
     """The records that this run holds, by its secret, in the order of their ids."""
     sql = f"SELECT {_COLUMNS} FROM lease WHERE run IS ? ORDER BY record"
-    return [row[0] for row in unit.rows(sql, (unit.actor.run,)) if _owns(unit.binding, unit.actor.run, row)]
+    rows = unit.rows(sql, (unit.actor.run,))
+    unseen = subjects.hidden(unit, [row[0] for row in rows])
+    return [row[0] for row in rows if row[0] not in unseen and _owns(unit.binding, unit.actor.run, row)]
+
+
+def mine(unit: Unit, record: int) -> bool:
+    """Whether this run holds a record, by its secret, and the claim has not lapsed."""
+    row = lease(unit, record)
+    return row is not None and row[5] > unit.now and _owns(unit.binding, unit.actor.run, row)
 
 
 def _owns(binding: Binding, run: str | None, row: Sequence[Any]) -> bool:
@@ -180,7 +193,9 @@ def _hash(secret: bytes) -> bytes:
 
 def _log(unit: Unit, verb: str, record: int, payload: dict[str, Any]) -> None:
     (of,) = unit.one("SELECT type FROM event WHERE seq = ?", (record,))
-    unit.append(f"{of}.claim.{verb}", payload, record=record, project=standing(unit, of, record).project)
+    within = record if of == "session" else None
+    project = standing(unit, of, record).project
+    unit.append(f"{of}.claim.{verb}", payload, record=record, project=project, session=within)
 
 
 def _reached(unit: Unit, record: int) -> None:
@@ -196,6 +211,6 @@ def _apply_nothing(connection: apsw.Connection, event: Event) -> None:
 
 EVENTS = tuple(
     EventKind(f"{kind}.claim.{verb}", kind, _apply_nothing)  # type: ignore[arg-type]
-    for kind in _CLAIMABLE
+    for kind in _LEASED
     for verb in ("taken", "taken_over", "released")
 )

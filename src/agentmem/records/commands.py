@@ -22,7 +22,7 @@ from attrs import frozen
 from agentmem import limits, text
 from agentmem._unicode import listed, stem
 from agentmem.errors import InvalidInput
-from agentmem.records import rarity, validate
+from agentmem.records import rarity, subjects, validate
 from agentmem.records.base import View
 from agentmem.types import Earlier, Origin
 
@@ -189,6 +189,7 @@ def _candidates(view: View, run: _Run) -> list[tuple[int, str, str | None, str |
     SELECT note.id, note.title, substr(note.body, 1, {_TEXT}), note.why, note.origin, entity.key
     FROM search CROSS JOIN note ON note.id = search.rowid LEFT JOIN entity ON entity.id = note.entity
     WHERE search MATCH ? AND note.project = ? AND note.kind = 'attempt' AND note.status = 'failed' AND note.title IS NOT NULL
+      {subjects.of_notes(view)}
     ORDER BY search.rowid DESC LIMIT {_CANDIDATES}
     """
     found: list[tuple[int, str, str | None, str | None, Origin, str | None]] = []

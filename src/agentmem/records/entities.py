@@ -9,7 +9,7 @@ from attrs import frozen
 
 from agentmem import limits
 from agentmem.errors import InvalidInput
-from agentmem.records import entity_rows, scopes, validate
+from agentmem.records import entity_rows, scopes, subjects, validate
 from agentmem.records.base import Namespace, Unit, View
 from agentmem.records.entity_writes import (
     Result,
@@ -327,7 +327,8 @@ def matching(
 
     `stored` says that `where` comes from the log, where it may be longer than what callers write.
     """
-    sql = "FROM entity AS e WHERE e.project = ? AND e.type = ? AND e.key IS NOT NULL"
+    seen = subjects.condition(source, "e.id")
+    sql = f"FROM entity AS e WHERE e.project = ? AND e.type = ? AND e.key IS NOT NULL {seen}".rstrip()
     bound: list[Binding] = [source.known_project, type]
     if where is None:
         if parameters:
@@ -401,6 +402,7 @@ def _of_type(unit: Unit, type: str, key: str | Ref) -> int:
             "SELECT id FROM entity WHERE project = ? AND type = ? AND key = ?", (unit.known_project, type, key.strip())
         )
         if row is not None:
+            subjects.refuse_hidden(unit, row[0], "entity")
             return int(row[0])
         return identify(unit, f"{validate.token(type, 'type')}:{key}")[0]  # raises, naming the nearest key
     found = entity_id(unit, key)

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from agentmem import limits
 from agentmem.errors import Conflict, InvalidInput, LimitExceeded, shown
 from agentmem.log.canonical import canonical, plain
-from agentmem.records import claims, entity_rows, tree, validate
+from agentmem.records import claims, entity_rows, subjects, tree, validate
 from agentmem.records.base import Unit
 from agentmem.records.note_writes import expect
 from agentmem.records.refs import entity_id
@@ -54,6 +54,7 @@ def put(unit: Unit, kind: str, row: Row, expected: int | None = None) -> Written
         if expected is not None:
             raise Conflict(f"There is no {kind}:{key} yet", why="A revision of it was expected", current=0)
         return _add(unit, kind, key, row)
+    subjects.refuse_hidden(unit, found[0], "entity")
     return _change(unit, entity_rows.entity(found, {}), row, expected)
 
 
@@ -67,8 +68,11 @@ def _add(unit: Unit, kind: str, key: str, row: Row) -> Written:
     if not isinstance(row.confidence, Unset) and row.confidence is not None:
         payload["confidence"] = validate.confidence(row.confidence)
     project = unit.project
-    if not isinstance(row.parent, Unset) and row.parent is not None:
-        payload["parent"] = _parent(unit, row.parent, project, None)
+    parent = None if isinstance(row.parent, Unset) else row.parent
+    if parent is None:
+        parent = unit.binding.subject  # else its maker would not see it
+    if parent is not None:
+        payload["parent"] = _parent(unit, parent, project, None)
     event = unit.append("entity.added", payload, project=project)
     return Written(event.seq, event.seq, ("created",), transit=unit.transit)
 
@@ -105,6 +109,8 @@ def _change(unit: Unit, entity: Entity, row: Row, expected: int | None) -> Writt
     if removed:
         payload["removed"] = removed
     event = unit.append("entity.changed", payload, record=entity.id, project=entity.project)
+    if "parent" in changes:
+        subjects.refuse_hidden(unit, entity.id, "entity")
     return Written(entity.id, event.seq, names, transit=unit.transit)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from attrs import evolve
 
 from agentmem import limits
-from agentmem.records import validate
+from agentmem.engine.database import Database
+from agentmem.records import subjects, validate
 from agentmem.records.base import Binding, Namespace
 from agentmem.records.refs import identify
 from agentmem.types import Event, Head, Ref
+
+_Entry = TypeVar("_Entry")
 
 _POLL_SECONDS: Final = 0.05
 
@@ -28,6 +31,7 @@ class Log(Namespace):
 
     def get(self, seq: int) -> Event | None:
         """One event, None if there is none."""
+        subjects.refuse_whole(self._binding, "The log is of all subjects")
         return self._binding.ledger.get(validate.cursor(seq, "seq"))
 
     def read(
@@ -54,6 +58,7 @@ class Log(Namespace):
             newest_first: In reverse.
             limit: At most so many.
         """
+        subjects.refuse_whole(self._binding, "The log is of all subjects")
         validate.page(limit)
         of_kinds = kinds_of(self._binding, kinds)
         validate.flag(newest_first, "newest_first")
@@ -83,22 +88,44 @@ def kinds_of(binding: Binding, kinds: Iterable[str]) -> tuple[str, ...]:
 def watched(binding: Binding, last: int, kinds: tuple[str, ...], timeout: float | None) -> Iterator[Event]:
     """Events of the project after `last` as they are committed, by this process or another; see `Store.watch`."""
     ledger = binding.ledger
-    database = ledger.database
+
+    def fresh(after: int) -> Sequence[Event]:
+        with binding.reading() as view:
+            project = view.project
+        return ledger.read(after=after, project=project, kinds=kinds, limit=limits.PAGE_MAX)
+
+    return polled(ledger.database, fresh, last, lambda event: event.seq, timeout)
+
+
+def polled(
+    database: Database,
+    fresh: Callable[[int], Sequence[_Entry]],
+    after: int,
+    number: Callable[[_Entry], int],
+    timeout: float | None,
+) -> Iterator[_Entry]:
+    """What is new in a file, as it is committed.
+
+    Args:
+        database: The file.
+        fresh: Reads what comes after a number: a page, of `limits.PAGE_MAX`.
+        after: Where to begin.
+        number: The number of an entry.
+        timeout: End after so many seconds without one; None for never.
+    """
     waited_from = time.monotonic()
     version: int | None = None
     while True:
         current = database.data_version()
         if current != version:
             version = current
-            with binding.reading() as view:
-                project = view.project
-            fresh = ledger.read(after=last, project=project, kinds=kinds, limit=limits.PAGE_MAX)
-            for event in fresh:
-                last = event.seq
-                yield event
-            if fresh:
+            found = fresh(after)
+            for entry in found:
+                after = number(entry)
+                yield entry
+            if found:
                 waited_from = time.monotonic()
-                version = None if len(fresh) == limits.PAGE_MAX else version
+                version = None if len(found) == limits.PAGE_MAX else version
                 continue
         if timeout is not None and time.monotonic() - waited_from >= timeout:
             return

@@ -11,6 +11,7 @@ import apsw
 
 from agentmem import text
 from agentmem.engine.migrations import MARKS_TOLD
+from agentmem.engine.session_tables import MESSAGE_TEXT
 
 __all__ = ["INSERT", "TEXTLESS", "VECTORS_META", "analysed", "made_by_other", "piece", "set_maker", "vectors_forget"]
 
@@ -27,6 +28,7 @@ _SOURCES: Final = (
     "SELECT id, text, '', '' FROM item WHERE text IS NOT NULL AND NOT removed",
     "SELECT id, '', text, '' FROM checkpoint WHERE text IS NOT NULL",
     "SELECT id, '', concat_ws(char(10), result, work, basis), '' FROM summary WHERE coalesce(work, result) IS NOT NULL",
+    f"SELECT id, '', {MESSAGE_TEXT.format(row='message')}, '' FROM message WHERE text IS NOT NULL",
 )
 TEXTLESS: Final = """
 SELECT record FROM (SELECT DISTINCT record FROM vector)
@@ -35,6 +37,7 @@ WHERE NOT EXISTS (SELECT 1 FROM note WHERE id = record AND title IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM item WHERE id = record AND text IS NOT NULL AND NOT removed)
   AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE id = record AND text IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM summary WHERE id = record AND coalesce(work, result) IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM message WHERE id = record AND text IS NOT NULL)
 """
 """Records with vectors that have no text."""
 INSERT: Final = "INSERT INTO search (rowid, title, body, extra) VALUES (?, ?, ?, ?)"

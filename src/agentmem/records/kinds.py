@@ -7,7 +7,7 @@ from typing import Final
 from agentmem import text
 from agentmem.engine.database import SqlFunction
 from agentmem.log.kinds import Kinds
-from agentmem.records import checklists, claims, entity_rows, links, note_rows, projects, reports, whole
+from agentmem.records import checklists, claims, entity_rows, links, note_rows, projects, reports, session_rows, whole
 from agentmem.records.where_functions import SQL_FUNCTIONS
 
 KINDS: Final = Kinds.of(
@@ -18,6 +18,7 @@ KINDS: Final = Kinds.of(
         *entity_rows.EVENTS,
         *checklists.EVENTS,
         *reports.EVENTS,
+        *session_rows.EVENTS,
         *claims.EVENTS,
         *whole.EVENTS,
     ),
@@ -28,6 +29,7 @@ KINDS: Final = Kinds.of(
         *entity_rows.PROJECTIONS,
         *checklists.PROJECTIONS,
         *reports.PROJECTIONS,
+        *session_rows.PROJECTIONS,
         *whole.PROJECTIONS,
     ),
 )

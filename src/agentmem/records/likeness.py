@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from agentmem import text
 from agentmem.engine.database import Database
 from agentmem.errors import InvalidInput
-from agentmem.records import cleaning, rarity
+from agentmem.records import cleaning, rarity, subjects
 from agentmem.records.base import Unit
 from agentmem.types import Brief
 
@@ -39,11 +39,12 @@ def similar(unit: Unit, project: int, title: str) -> tuple[Brief, ...]:
     """At most `SIMILAR` notes of the project with much the same title, the likest first."""
     mine = set(text.analyse(title).split())
     found: list[tuple[float, Brief]] = []
+    brief = f"{_BRIEF} {subjects.of_notes(unit)}"
     for record, tokens in _candidates(unit, title):
         theirs = tokens.split()
         if 2 * len(mine.intersection(theirs)) < _PERHAPS * (len(mine) + len(theirs)):
             continue
-        row = unit.row(_BRIEF, (record, project))
+        row = unit.row(brief, (record, project))
         if row is not None:
             near = text.likeness(title, row[3])
             if near >= _NEAR:

@@ -10,7 +10,7 @@ import apsw
 from agentmem import limits
 from agentmem.errors import Conflict, InvalidInput, LimitExceeded, shown
 from agentmem.log.kinds import EventKind
-from agentmem.records import claims, validate
+from agentmem.records import claims, subjects, validate
 from agentmem.records.base import Namespace, Unit, View
 from agentmem.records.refs import identify
 from agentmem.records.standing import standing
@@ -70,13 +70,18 @@ class Links(Namespace):
 def of_record(view: View, record: int, *, kind: str | None, limit: int, after: int = 0) -> tuple[Link, ...]:
     """The links from and to a record, oldest first."""
     also = "" if kind is None else "AND kind = ?3"
+    apart = view.binding.subject is not None
     sql = f"""
     SELECT * FROM (
         SELECT {_COLUMNS} FROM link WHERE src = ?1 {also} UNION SELECT {_COLUMNS} FROM link WHERE dst = ?1 {also}
-    ) WHERE seq > ?2 ORDER BY seq LIMIT {limit}
+    ) WHERE seq > ?2 ORDER BY seq LIMIT {-1 if apart else limit}
     """
     values = [record, after] if kind is None else [record, after, kind]
-    return tuple(Link(*row) for row in view.rows(sql, values))
+    found = [Link(*row) for row in view.rows(sql, values)]
+    if apart:
+        unseen = subjects.hidden(view, {end for link in found for end in (link.src, link.dst)})
+        found = [link for link in found if link.src not in unseen and link.dst not in unseen][:limit]
+    return tuple(found)
 
 
 def add(unit: Unit, src: Ref, kind: str, dst: Ref) -> Written:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from agentmem.errors import InvalidInput
-from agentmem.records import entity_rows, note_rows, reports
+from agentmem.records import entity_rows, note_rows, reports, session_rows
 from agentmem.records.base import Source
 from agentmem.records.checklists import COLUMNS as ITEM_COLUMNS
 from agentmem.records.checklists import item
 from agentmem.records.projects import COLUMNS as PROJECT_COLUMNS
-from agentmem.types import Checkpoint, Project, Record
+from agentmem.types import Checkpoint, Project
+
+if TYPE_CHECKING:
+    from agentmem.session_types import Record
 
 
 def load(source: Source, found: int, of: str) -> Record:
@@ -37,5 +42,9 @@ def load(source: Source, found: int, of: str) -> Record:
             return entity_rows.expected(row)
         case "project":
             return Project(*source.one(f"SELECT {PROJECT_COLUMNS} FROM project WHERE id = ?", (found,)))
+        case "session":
+            return session_rows.load_session(source, found)
+        case "message":
+            return session_rows.load_event(source, found)
         case _:
             raise InvalidInput(f"#{found} is of type {of}, which has no value of its own")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentmem.log.canonical import plain
-from agentmem.records import note_rows, tree
+from agentmem.records import note_rows, subjects, tree
 from agentmem.records.base import Unit, View
 from agentmem.types import Scope
 
@@ -14,7 +14,10 @@ _SCOPES = 20  # scopes beneath a task that are counted
 
 def marks_missing(source: Unit | View, task: int) -> int:
     """The marks missing in the scopes of a task and of what lies beneath it, closed or not."""
-    sql = f"{tree.BENEATH} SELECT note.scope FROM beneath JOIN note USING (id) WHERE scope IS NOT NULL LIMIT {_SCOPES}"
+    sql = f"""
+    {tree.BENEATH} SELECT note.scope FROM beneath JOIN note USING (id)
+    WHERE scope IS NOT NULL {subjects.of_notes(source)} LIMIT {_SCOPES}
+    """
     scopes = [note_rows.scope_of(plain(scope)) for (scope,) in source.rows(sql, (task,))]
     return sum(missing(source, scope) for scope in scopes)
 

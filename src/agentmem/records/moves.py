@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentmem.errors import InvalidInput
-from agentmem.records import claims, note_rows, tree
+from agentmem.records import claims, note_rows, subjects, tree
 from agentmem.records.base import Unit
 from agentmem.records.note_writes import expect
 from agentmem.records.refs import note_id
@@ -54,7 +54,9 @@ def move(
         changes["position"] = tree.place_at(unit, "note.changed", siblings, index, note.project)
     if not changes:
         return Written(found, note.revision, transit=unit.transit)
+    was = subjects.subject_of(unit, found) if "parent" in changes and unit.binding.subject is not None else None
     event = unit.append("note.changed", {"set": changes}, record=found, project=note.project)
+    subjects.refuse_loosened(unit, found, was)
     return Written(found, event.seq, tuple(sorted(changes)), transit=unit.transit)
 
 

@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 from agentmem import limits
 from agentmem.errors import Conflict, InvalidInput, NotFound, shown
 from agentmem.log.canonical import canonical
-from agentmem.records import claims, likeness, links, note_rows, scopes, tree, validate
+from agentmem.records import claims, likeness, links, note_rows, scopes, subjects, tree, validate
 from agentmem.records.base import Unit
 from agentmem.records.missing import marks_missing
 from agentmem.records.refs import entity_id, note_id
@@ -97,6 +97,9 @@ def _payload(unit: Unit, new: NewNote) -> tuple[dict[str, Any], int]:
     if new.about is not None:
         payload["entity"] = entity_id(unit, new.about)
     project = _project(unit, kind, new.parent, payload)
+    about = subjects.given(unit, payload.get("entity"), payload.get("parent"))
+    if about is not None:
+        payload["entity"] = about
     return payload, project
 
 
@@ -159,12 +162,14 @@ def update(unit: Unit, ref: Ref, given: Mapping[str, Any], expected: int | None)
     if not changes:
         return Written(found, note.revision, transit=unit.transit)
     _may_rule(unit, note, changes)
+    was = subjects.subject_of(unit, found) if "entity" in changes and unit.binding.subject is not None else None
     if changes.keys() & _TEXT:
         lowered = unit.lowered(note.origin)
         if note.confirmed_at is not None and (lowered or unit.actor.origin in UNTRUSTED):
             lowered |= {"confirmed_at": None, "confirmed_by": None}  # what was confirmed was another text
         changes |= lowered
     event = unit.append("note.changed", {"set": changes}, record=found, project=note.project)
+    subjects.refuse_loosened(unit, found, was)
     notices = left_beneath(unit, found) if "status" in changes else ()
     return Written(found, event.seq, tuple(sorted(changes)), (), notices, transit=unit.transit)
 
@@ -264,7 +269,11 @@ def left_beneath(unit: Unit, note: int, *, closing: bool = False) -> tuple[str, 
     kind, status = unit.one("SELECT kind, status FROM note WHERE id = ?", (note,))
     if kind not in TASK_KINDS or (status in UNFINISHED and not closing):
         return ()
-    steps, items = unit.one(f"{tree.BENEATH} {_LEFT}", (note, *UNFINISHED, *TASK_KINDS))
+    seen = subjects.of_notes(unit)
+    lacking = _LEFT.format(
+        seen=seen, owned=f"WHERE EXISTS (SELECT 1 FROM note WHERE id = item.note {seen})" if seen else ""
+    )
+    steps, items = unit.one(f"{tree.BENEATH} {lacking}", (note, *UNFINISHED, *TASK_KINDS))
     parts = []
     if steps:
         parts.append(f"{steps} open step{'s' if steps > 1 else ''}")
@@ -277,6 +286,6 @@ def left_beneath(unit: Unit, note: int, *, closing: bool = False) -> tuple[str, 
 
 _LEFT = """
 SELECT (SELECT count(*) FROM beneath JOIN note USING (id)
-        WHERE id <> ?1 AND status IN (?2, ?3) AND kind IN (?4, ?5)),
-       (SELECT count(*) FROM beneath JOIN item ON item.note = beneath.id AND item.done = 0 AND item.removed = 0)
+        WHERE id <> ?1 AND status IN (?2, ?3) AND kind IN (?4, ?5) {seen}),
+       (SELECT count(*) FROM beneath JOIN item ON item.note = beneath.id AND item.done = 0 AND item.removed = 0 {owned})
 """

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agentmem import limits
-from agentmem.records import note_rows, tree, validate
+from agentmem.records import note_rows, subjects, tree, validate
 from agentmem.records.base import Namespace, Unit, View
 from agentmem.records.moves import move
 from agentmem.records.note_writes import NewNote, add, placed, update
@@ -283,6 +283,7 @@ def _list(
         conditions.append("EXISTS (SELECT 1 FROM json_each(note.tags) WHERE value = ?)")
         values.append(validate.label(tag, "tag", limits.TAG_CHARS))
     sql = (
-        f"{prefix} SELECT {note_rows.COLUMNS} FROM note WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {limit}"
+        f"{prefix} SELECT {note_rows.COLUMNS} FROM note WHERE {' AND '.join(conditions)} {subjects.of_notes(view)}"
+        f" ORDER BY {order} LIMIT {limit}"
     )
     return tuple(note_rows.note(row) for row in view.rows(sql, values))

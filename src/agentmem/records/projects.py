@@ -14,7 +14,7 @@ from attrs import frozen
 from agentmem import limits
 from agentmem.errors import UNSEEN, Conflict, InvalidInput, NotFound, shown
 from agentmem.log.kinds import EventKind
-from agentmem.records import validate
+from agentmem.records import subjects, validate
 from agentmem.records.base import Namespace, Source, Unit, View
 from agentmem.types import UNTRUSTED, Event, Project, Written
 
@@ -80,6 +80,7 @@ class Projects(Namespace):
 
     def list(self) -> tuple[Project, ...]:
         """Every project of the store, oldest first."""
+        subjects.refuse_whole(self._binding, "Projects are more than one subject")
         with self._binding.reading() as view:
             return tuple(Project(*row) for row in view.rows(f"SELECT {COLUMNS} FROM project ORDER BY id"))
 
@@ -90,6 +91,7 @@ class Projects(Namespace):
             NotFound: Nothing was ever written in it.
         """
         wanted = self._binding.project if name is None else validate.project(name)
+        subjects.refuse_projects(self._binding, wanted)
         with self._binding.reading() as view:
             row = view.row(f"SELECT {COLUMNS} FROM project WHERE name = ?", (wanted,))
             if row is None:
@@ -108,6 +110,7 @@ class Projects(Namespace):
             NotFound: Nothing was ever written in the view's project.
         """
         name = validate.project(name)
+        subjects.refuse_whole(self._binding, "A project is more than one subject")
 
         def command(unit: Unit) -> Written:
             refuse_untrusted(unit, "renames no project")
@@ -135,6 +138,7 @@ class Projects(Namespace):
             NotFound: Nothing was ever written in the project.
         """
         validate.flag(log, "log")
+        subjects.refuse_whole(self._binding, "These numbers are of all subjects")
         with self._binding.reading() as view:
             project = self.get()
             sizes = kind_sizes(view, project.id) if log else None

@@ -24,17 +24,25 @@ def identify(source: Source, ref: Ref) -> tuple[int, RecordType]:
         NotFound: There is none, or it was purged; a number that is an event's says whose.
         InvalidInput: It is no way to name a record.
         Closed: It was read or made in a transaction that was rolled back.
+        OutOfReach: It is about another subject than the view.
     """
+    found: tuple[int, RecordType] | None = None
     if type(ref) is int:
-        return _by_id(source, ref)
-    if isinstance(ref, str):
-        return _by_text(source, ref)
-    if isinstance(ref, HasId):
+        found = _by_id(source, ref)
+    elif isinstance(ref, str):
+        found = _by_text(source, ref)
+    elif isinstance(ref, HasId):
         refuse_void(ref)
         if type(ref.id) is int:
             if isinstance(ref, _Read):
                 _refuse_undone(source, ref)
-            return _by_id(source, ref.id)
+            found = _by_id(source, ref.id)
+    if found is not None:
+        if source.binding.subject is not None:
+            from agentmem.records.subjects import refuse_hidden
+
+            refuse_hidden(source, *found)
+        return found
     raise InvalidInput(
         f"{shown(ref)} names no record", next="Give an id, a record, 'type:key' for an entity, '14.3' for an item"
     )
@@ -109,6 +117,14 @@ def item_id(source: Source, ref: Ref) -> int:
     return found
 
 
+def session_id(source: Source, ref: Ref) -> int:
+    """The id of the session that `ref` names."""
+    found, kind = identify(source, ref)
+    if kind != "session":
+        raise InvalidInput(f"{_shown(ref)} is not a session but a record of type {kind}")
+    return found
+
+
 def _by_text(source: Source, ref: str) -> tuple[int, RecordType]:
     text = ref.strip()
     if whole := _ID.fullmatch(text):
@@ -132,20 +148,22 @@ def _by_key(source: Source, kind: str, key: str) -> int:
     row = source.row("SELECT id FROM entity WHERE project = ? AND type = ? AND key = ?", (project, kind, key.strip()))
     if row is not None:
         return int(row[0])
-    keys = [found for (found,) in source.rows(_SOME_KEYS, (project, kind)) if found is not None]
+    seen = ""
+    if source.binding.subject is not None:  # a hint names nothing that the view does not see
+        from agentmem.records.subjects import condition
+
+        seen = condition(source, "entity.id")
+    some = f"SELECT key FROM entity WHERE project = ? AND type = ? {seen} LIMIT 500"
+    keys = [found for (found,) in source.rows(some, (project, kind)) if found is not None]
     if near := nearest(key, keys):
         hint = f"Did you mean {kind}:{near}?"
     elif keys:
         hint = "List what there is with entities.query"
     else:
-        types = [
-            found for (found,) in source.rows("SELECT DISTINCT type FROM entity WHERE project = ? LIMIT 20", (project,))
-        ]
+        every = f"SELECT DISTINCT type FROM entity WHERE project = ? {seen} LIMIT 20"
+        types = [found for (found,) in source.rows(every, (project,))]
         hint = "Types there are: " + ", ".join(types) if types else "Add it with entities.put"
     raise NotFound(f"There is no entity {shown(f'{kind}:{key.strip()}')}", next=hint)
-
-
-_SOME_KEYS = "SELECT key FROM entity WHERE project = ? AND type = ? LIMIT 500"
 
 
 # What no record of a type is without; where it is missing the row is the stub of one whose text was purged, as a view of
@@ -153,6 +171,7 @@ _SOME_KEYS = "SELECT key FROM entity WHERE project = ? AND type = ? LIMIT 500"
 _TEXT: Final = {
     "note": "title", "entity": "key", "item": "text", "checkpoint": "text", "summary": "coalesce(work, result)",
     "checks": "names", "project": "name", "session": "id",
+    "message": "nullif(gone, 1)",
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import apsw
 from agentmem import limits
 from agentmem.errors import InvalidInput
 from agentmem.log.kinds import EventKind
-from agentmem.records import claims, note_rows, tree, validate
+from agentmem.records import claims, note_rows, subjects, tree, validate
 from agentmem.records.base import Row, Source, Unit
 from agentmem.records.note_writes import expect, left_beneath
 from agentmem.records.refs import note_id
@@ -34,6 +34,7 @@ def checkpoint(unit: Unit, given: str, task: Ref | None, dated: int | None = Non
     if found is None:
         project = unit.project
     else:
+        subjects.refuse_hidden(unit, found, "note")
         payload["task"] = found
         project = note_rows.load(unit, found).project
     event = unit.append("checkpoint.written", payload, project=project)
@@ -46,7 +47,8 @@ def checkpoints(
     """The checkpoints of a task, of the project without a task if None, written before an id, newest first."""
     sql = f"""
     SELECT {CHECKPOINT_COLUMNS} FROM checkpoint
-    WHERE project = ? AND task IS ? AND id < ? AND text IS NOT NULL ORDER BY id DESC LIMIT ?
+    WHERE project = ? AND task IS ? AND id < ? AND text IS NOT NULL {subjects.of_checkpoints(source)}
+    ORDER BY id DESC LIMIT ?
     """
     project = source.known_project if task is None else standing(source, "note", task).project
     return tuple(Checkpoint(*row) for row in source.rows(sql, (project, task, before, limit)))
@@ -64,6 +66,7 @@ def latest_checkpoint(source: Source, task: int | None) -> Checkpoint | None:
         sql = f"""
         SELECT {CHECKPOINT_COLUMNS} FROM checkpoint
         WHERE project = ? AND task IS ? AND author IS NOT ? AND origin NOT IN ('import', 'tool', 'web') AND text IS NOT NULL
+          {subjects.of_checkpoints(source)}
         ORDER BY id DESC LIMIT 1
         """
         written = [Checkpoint(*row) for row in source.rows(sql, (latest[0].project, task, BOOKMARK))]
@@ -74,7 +77,8 @@ def later_bookmark(source: Source, after: int) -> Checkpoint | None:
     """The last bookmark of the project, if it is later than a checkpoint, or any event."""
     sql = f"""
     SELECT {CHECKPOINT_COLUMNS} FROM checkpoint
-    WHERE project = ? AND task IS NULL AND id > ? AND text IS NOT NULL ORDER BY id DESC LIMIT 1
+    WHERE project = ? AND task IS NULL AND id > ? AND text IS NOT NULL {subjects.of_checkpoints(source)}
+    ORDER BY id DESC LIMIT 1
     """
     row = source.row(sql, (source.known_project, after))
     found = None if row is None else Checkpoint(*row)
@@ -84,7 +88,8 @@ def later_bookmark(source: Source, after: int) -> Checkpoint | None:
 def every_checkpoint(source: Source, *, limit: int, before: int) -> tuple[Checkpoint, ...]:
     """The checkpoints of the project and of its tasks, newest first."""
     sql = f"""
-    SELECT {CHECKPOINT_COLUMNS} FROM checkpoint WHERE project = ? AND id < ? AND text IS NOT NULL ORDER BY id DESC LIMIT ?
+    SELECT {CHECKPOINT_COLUMNS} FROM checkpoint
+    WHERE project = ? AND id < ? AND text IS NOT NULL {subjects.of_checkpoints(source)} ORDER BY id DESC LIMIT ?
     """
     return tuple(Checkpoint(*row) for row in source.rows(sql, (source.known_project, before, limit)))
 
@@ -150,7 +155,7 @@ def _parts_without_summary(unit: Unit, note: int) -> tuple[str, ...]:
     sql = f"""
     {tree.BENEATH} SELECT note.id FROM beneath JOIN note USING (id)
     WHERE id <> ?1 AND kind IN (?2, ?3) AND status NOT IN (?4, ?5)
-      AND NOT EXISTS (SELECT 1 FROM summary WHERE summary.note = note.id)
+      AND NOT EXISTS (SELECT 1 FROM summary WHERE summary.note = note.id) {subjects.of_notes(unit)}
     LIMIT {_NAMED + 1}
     """
     found = [row[0] for row in unit.rows(sql, (note, *TASK_KINDS, *UNFINISHED))]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from agentmem.errors import InvalidInput, NotFound
-from agentmem.records import validate
+from agentmem.records import subjects, validate
 from agentmem.records.base import View
 from agentmem.records.standing import standing
 from agentmem.types import Scope
@@ -40,8 +40,9 @@ def known_type(view: View, type: str, task: int | None) -> None:
     """
     kind = validate.token(type, "type")
     project = view.project if task is None else standing(view, "note", task).project
-    if view.row(f"{_TYPES} SELECT 1 FROM types WHERE type = ?2", (project, kind)) is None:
-        there = [found for (found,) in view.rows(f"{_TYPES} SELECT type FROM types LIMIT 500", (project,))]
+    types = _TYPES.format(entities=subjects.condition(view, "entity.id"), notes=subjects.of_notes(view))
+    if view.row(f"{types} SELECT 1 FROM types WHERE type = ?2", (project, kind)) is None:
+        there = [found for (found,) in view.rows(f"{types} SELECT type FROM types LIMIT 500", (project,))]
         near = validate.nearest(kind, there)
         raise NotFound(
             f"Nothing in the project is of type {kind}",
@@ -52,9 +53,9 @@ def known_type(view: View, type: str, task: int | None) -> None:
 
 _TYPES: Final = """
 WITH types (type) AS (
-    SELECT DISTINCT type FROM entity WHERE project = ?1 AND key IS NOT NULL
+    SELECT DISTINCT type FROM entity WHERE project = ?1 AND key IS NOT NULL {entities}
     UNION SELECT type FROM checks WHERE project = ?1
-    UNION SELECT scope ->> 'type' FROM note WHERE project = ?1 AND scope IS NOT NULL
+    UNION SELECT scope ->> 'type' FROM note WHERE project = ?1 AND scope IS NOT NULL {notes}
 )
 """
 

@@ -12,6 +12,8 @@ from agentmem.types import Origin, RecordType
 _OF: Final = {
     "note": "SELECT project, revision, origin FROM note WHERE id = ?",
     "entity": "SELECT project, revision, origin FROM entity WHERE id = ?",
+    "session": "SELECT project, revision, origin FROM session WHERE id = ?",
+    "message": "SELECT project, id, origin FROM message WHERE id = ?",
     "item": """
     SELECT note.project, item.revision, item.origin FROM item JOIN note ON note.id = item.note WHERE item.id = ?
     """,
@@ -32,7 +34,7 @@ class Standing:
 
 
 def standing(source: Source, of: str, record: int) -> Standing:
-    """The project, revision and origin of a note, entity, item or summary that exists."""
+    """The project, revision and origin of a note, entity, item, summary, session or event of one that exists."""
     return Standing(*source.one(_OF[of], (record,)))
 
 
@@ -49,7 +51,7 @@ def project_of(source: Source, of: RecordType, record: int) -> int | None:
     return None if row is None else int(row[0])
 
 
-_ORIGINAL: Final = ("note", "entity", "item", "summary", "checkpoint", "checks")
+_ORIGINAL: Final = ("note", "entity", "item", "summary", "checkpoint", "checks", "session", "message")
 
 
 def origin_of(source: Source, of: str, record: int) -> Origin | None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from agentmem import limits
 from agentmem.errors import UNSEEN, InvalidInput, LimitExceeded, shown
@@ -22,7 +22,8 @@ from agentmem.types import ORIGINS, Origin
 _ODD = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb\ufffe\uffff]"
 )
-_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+NOT_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
+"""What no text of a record holds: NUL, and halves of surrogate pairs."""
 _UNSEEN = re.compile(f"[{UNSEEN}]")
 _LABEL_MARKS = frozenset("._-/@:+~")
 _TOKEN_MARKS = frozenset("._-/+")
@@ -60,7 +61,7 @@ def text(value: object, name: str, most: int) -> str:
     """Text of any number of lines, kept verbatim: at most `most` bytes of UTF-8, no NUL, no lone surrogate."""
     if type(value) is not str:
         raise InvalidInput(f"{name} must be text, not {type(value).__name__}")
-    odd = _NOT_TEXT.search(value)
+    odd = NOT_TEXT.search(value)
     if odd is not None:
         raise InvalidInput(f"{name} contains U+{ord(odd[0]):04X} at position {odd.start() + 1}", why="It is not text")
     if len(value) * 4 > most:
@@ -144,11 +145,8 @@ def choice(value: object, name: str, allowed: Sequence[str]) -> str:
     """One of a closed set of words; the error names them and the nearest."""
     if type(value) is str and value in allowed:
         return value
-    near = nearest(value, allowed) if isinstance(value, str) else None
     raise InvalidInput(
-        f"{name} is {shown(value)}",
-        why="Allowed are " + ", ".join(allowed),
-        next=f"Did you mean {near}?" if near else "",
+        f"{name} is {shown(value)}", why="Allowed are " + ", ".join(allowed), next=did_you_mean(value, allowed)
     )
 
 
@@ -165,6 +163,12 @@ def nearest(word: str, known: Iterable[str], *, likeness: float = 0.7) -> str | 
     by_fold = {each.casefold(): each for each in known}
     near = difflib.get_close_matches(word[: limits.KEY_CHARS].casefold(), by_fold, 1, likeness)
     return by_fold[near[0]] if near else None
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """A question for the nearest known word, as the `next` of an error; empty where nothing is near."""
+    near = nearest(word, known) if isinstance(word, str) else None
+    return "" if near is None else f"Did you mean {near}?"
 
 
 def flag(value: object, name: str) -> bool:

@@ -35,6 +35,11 @@ STATE: Final[Mapping[str, tuple[str, ...]]] = {
     "checkpoint": ("project", "task", "text", "dated", "author", "run", "origin", "at"),
     "checks": ("project", "type", "filter", "names", "origin"),
     "project": ("name", "created_at"),
+    # How a session stands is told by its events.
+    "session": (
+        "project", "title", "task", "agent", "entity", "metadata", "parent", "forked_from", "forked_at", "archived_at",
+        "compacted", "origin", "author", "run", "created_at", "updated_at",
+    ),
 }  # fmt: skip
 # Fields of a payload, of what it sets, and of a state that name another record: that record's type.
 POINTS: Final[Mapping[str, Mapping[str, RecordType]]] = {
@@ -45,7 +50,12 @@ POINTS: Final[Mapping[str, Mapping[str, RecordType]]] = {
     "checkpoint": {"task": "note", "project": "project"},
     "checks": {"project": "project"},
     "project": {},
-}
+    "session": {
+        "task": "note", "entity": "entity", "parent": "session", "forked_from": "session", "compacted": "message",
+        "project": "project",
+    },
+    "message": {"target": "message"},
+}  # fmt: skip
 _UNREVISED: Final = frozenset(("checkpoint",))
 # Columns that say which event came last, set to the event where the state does not say otherwise.
 _LATEST: Final = ("changed", "touched")
@@ -81,12 +91,18 @@ def _apply_restated(connection: apsw.Connection, event: Event) -> None:
     if of not in _UNREVISED:
         names.append("revision")
         values.append(event.seq)
-    marks = ", ".join("?" * (len(names) + 1))
-    settings = ", ".join(f"{name} = excluded.{name}" for name in names)
-    connection.execute(
-        f"INSERT INTO {of} (id, {', '.join(names)}) VALUES ({marks}) ON CONFLICT (id) DO UPDATE SET {settings}",
-        [record, *values],
-    )
+    if of == "session":
+        connection.execute(_SESSION_STUB, (record, given["project"], given["origin"], event.at))
+        settings = ", ".join(f"{name} = ?" for name in names)
+        connection.execute(f"UPDATE session SET {settings} WHERE id = ?", [*values, record])
+        connection.execute("UPDATE message SET project = ? WHERE session = ?", (given["project"], record))
+    else:
+        marks = ", ".join("?" * (len(names) + 1))
+        settings = ", ".join(f"{name} = excluded.{name}" for name in names)
+        connection.execute(
+            f"INSERT INTO {of} (id, {', '.join(names)}) VALUES ({marks}) ON CONFLICT (id) DO UPDATE SET {settings}",
+            [record, *values],
+        )
     match of:
         case "note":
             note_rows.descend(connection, record)
@@ -96,6 +112,13 @@ def _apply_restated(connection: apsw.Connection, event: Event) -> None:
         case "entity":
             _restate_marks(connection, record, given)
     _touch(connection, event.payload)
+
+
+# A session has columns that its events keep, which are not part of its own state and may not be null.
+_SESSION_STUB: Final = """
+INSERT INTO session (id, project, metadata, status, settled, asked, last, origin, created_at, updated_at, revision)
+VALUES (?1, ?2, '{}', 'idle', 0, 0, ?1, ?3, ?4, ?4, ?1) ON CONFLICT (id) DO NOTHING
+"""
 
 
 def _restate_marks(connection: apsw.Connection, entity: int, given: Mapping[str, Any]) -> None:
@@ -162,5 +185,6 @@ EVENTS: Final = (
     *_kinds("checkpoint", "withdrawn"),
     *_kinds("summary", "withdrawn"),
     *_kinds("checks", "withdrawn", "merged"),
+    EventKind("session.restated", "session", _apply_restated),
 )
 PROJECTIONS: Final = ("copied",)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from agentmem.records import validate
+import attrs
+
+from agentmem.records import subjects, tree, validate
+from agentmem.records.refs import identify
 from agentmem.store.shared import Facade
 from agentmem.types import HasId, Ref
 
@@ -47,6 +50,7 @@ class EndingVerbs(Facade):
             Held: One of the records is claimed by another run.
             LimitExceeded: The run or request wrote more than `limits.UNDO_EVENTS` events.
         """
+        self._of_all("What is taken back may concern other subjects")
         validate.flag(dry_run, "dry_run")
         from agentmem.past import undo
 
@@ -88,10 +92,13 @@ class EndingVerbs(Facade):
         validate.flag(dry_run, "dry_run")
         from agentmem.past import purge
 
-        return purge.forget(
-            self._binding, _several(refs), project=project, type=type, where=where, parameters=parameters,
+        named = _several(refs)
+        self._apart(named)
+        receipt = purge.forget(
+            self._binding, named, project=project, type=type, where=where, parameters=parameters,
             dry_run=dry_run, request_id=request_id,
         )  # fmt: skip
+        return self._told(receipt)
 
     def redact(
         self,
@@ -120,7 +127,54 @@ class EndingVerbs(Facade):
         validate.flag(dry_run, "dry_run")
         from agentmem.past import purge
 
-        return purge.redact(self._binding, ref, attr=attr, check=check, dry_run=dry_run, request_id=request_id)
+        if self._binding.subject is not None:
+            with self._binding.reading() as view:
+                identify(view, ref)
+        return self._told(
+            purge.redact(self._binding, ref, attr=attr, check=check, dry_run=dry_run, request_id=request_id)
+        )
+
+    def _apart(self, refs: list[Ref] | None) -> None:
+        """Refuse that a view of a subject purges what it does not see, or an entity, by which others are kept apart.
+
+        Raises:
+            OutOfReach: It would.
+        """
+        if self._binding.subject is None:
+            return
+        if refs is None:
+            self._of_all("Named are a project or entities of a type, not records")
+        with self._binding.reading() as view:
+            for ref in refs or ():
+                record, of = identify(view, ref)
+                if of == "entity":
+                    self._of_all(f"Entity #{record} keeps subjects apart")
+                if of == "note" and subjects.hidden(
+                    view, {each for row in view.rows(_TOUCHED, (record,)) for each in row}
+                ):
+                    self._of_all(f"Something about another subject lies beneath #{record}, or points at it")
+
+    def _told(self, receipt: Receipt) -> Receipt:
+        """What a purge did, without the records that a view of a subject does not see."""
+        if self._binding.subject is None:
+            return receipt
+        with self._binding.reading() as view:
+            unseen = subjects.hidden(view, {*receipt.also_found_in, *receipt.detached})
+        return attrs.evolve(
+            receipt,
+            also_found_in=tuple(each for each in receipt.also_found_in if each not in unseen),
+            detached=tuple(each for each in receipt.detached if each not in unseen),
+        )
+
+
+# What a purge of a note ends or changes: all beneath it, checkpoints of these, what links to these, sessions that work on them.
+_TOUCHED: Final = f"""
+{tree.BENEATH}
+SELECT beneath.id FROM beneath
+UNION SELECT checkpoint.id FROM beneath JOIN checkpoint ON checkpoint.task = beneath.id
+UNION SELECT link.src FROM beneath JOIN link ON link.dst = beneath.id
+UNION SELECT session.id FROM beneath JOIN session ON session.task = beneath.id
+"""
 
 
 def _several(refs: Iterable[Ref] | Ref | None) -> list[Ref] | None:

@@ -20,7 +20,7 @@ from agentmem.engine.migrations import SCHEMA
 from agentmem.errors import InvalidInput, NotAStore, shown
 from agentmem.log.ledger import Clock, Ledger, Transaction, system_clock
 from agentmem.recall import reindex
-from agentmem.records import cleaning, validate
+from agentmem.records import cleaning, subjects, validate
 from agentmem.records.attempts import Attempts
 from agentmem.records.base import Binding
 from agentmem.records.beneath import refuse, within
@@ -32,7 +32,7 @@ from agentmem.records.kinds import FUNCTIONS, KINDS
 from agentmem.records.links import Links
 from agentmem.records.notes import Notes
 from agentmem.records.projects import default_project
-from agentmem.records.refs import note_id
+from agentmem.records.refs import note_id, session_id
 from agentmem.store.claiming import ClaimVerbs
 from agentmem.store.ending import EndingVerbs
 from agentmem.store.past import PastVerbs
@@ -45,6 +45,7 @@ from agentmem.types import ORIGINS, UNSET, Actor, Origin, Ref, Unset
 
 if TYPE_CHECKING:
     from agentmem.recall.embedder import EmbedderChoice
+    from agentmem.store.sessions import Sessions
 
 
 class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, UpkeepVerbs):
@@ -147,7 +148,7 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
             with database.read() as connection:
                 store = connection.execute("SELECT value FROM meta WHERE name = 'store'").fetchone()
                 if store is None:
-                    raise NotAStore(f"{path} has no identity", next="Restore it from a backup")
+                    raise _no_store(connection, path)
                 old_index = reindex.outdated(connection)
                 unclean = connection.execute("SELECT value FROM meta WHERE name = 'purge'").fetchone()
         except BaseException:
@@ -181,6 +182,13 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
         return f"<Store {shown(str(self.path))} project={shown(self.project)}>"
 
     @property
+    def sessions(self) -> Sessions:
+        """Durable conversations."""
+        from agentmem.store.sessions import Sessions
+
+        return Sessions(self._shared, self._binding)
+
+    @property
     def path(self) -> Path:
         """The file."""
         return self._shared.database.path
@@ -207,6 +215,7 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
 
     def in_project(self, name: str) -> Store:
         """The same open file, another project."""
+        subjects.refuse_projects(self._binding, name)
         return Store(self._shared, attrs.evolve(self._binding, project=validate.project(name)))
 
     def acting(
@@ -216,8 +225,12 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
         run: str | None | Unset = UNSET,
         task: Ref | None | Unset = UNSET,
         origin: Origin | Unset = UNSET,
+        session: Ref | None | Unset = UNSET,
     ) -> Store:
-        """The same open file in another's name. With a `task`, attempts and checkpoints go to it, and answers bring its news."""
+        """The same open file in another's name. With a `task`, attempts and checkpoints go to it, and answers bring its news.
+
+        With a `session`, what is written names it; `sessions.get(…).store` is the same with its task and its subject.
+        """
         now = self._binding.actor
         found = now.task
         if not isinstance(task, Unset):
@@ -232,6 +245,13 @@ class Store(ReadingVerbs, WritingVerbs, ClaimVerbs, PastVerbs, EndingVerbs, Upke
             found,
             now.origin if isinstance(origin, Unset) else origin,
         )
+        spoken = now.session
+        if not isinstance(session, Unset):
+            spoken = None
+            if session is not None:
+                with self._binding.reading() as view:
+                    spoken = session_id(view, session)
+        actor = attrs.evolve(actor, session=spoken)
         return Store(self._shared, attrs.evolve(self._binding, actor=actor))
 
     def beneath(self, note: Ref) -> Store:
@@ -289,6 +309,13 @@ def _embedder_check(embedder: object) -> None:
 def _actor(author: str | None, run: str | None, task: int | None, origin: str) -> Actor:
     chosen: Any = validate.choice(origin, "origin", ORIGINS)
     return Actor(validate.optional_label(author, "author"), validate.optional_label(run, "run"), task, chosen)
+
+
+def _no_store(connection: apsw.Connection, path: str | os.PathLike[str]) -> NotAStore:
+    """Why a file of ours is no store."""
+    if connection.execute("SELECT 1 FROM meta WHERE name = 'vault'").fetchone() is not None:
+        return NotAStore(f"{path} is a vault of credentials", next="Open it with agentmem.harness.FileVault")
+    return NotAStore(f"{path} has no identity", next="Restore it from a backup")
 
 
 def _identify(connection: apsw.Connection) -> None:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import attrs
 
 from agentmem import limits
-from agentmem.records import validate
+from agentmem.records import subjects, validate
+from agentmem.records.base import View
+from agentmem.records.refs import identify
 from agentmem.store.shared import Facade
-from agentmem.types import Record, Ref
+from agentmem.types import Ref
 
 if TYPE_CHECKING:
     from agentmem.context.history import Diff, History
+    from agentmem.session_types import Record
     from agentmem.store.at import PastStore
 
 
@@ -28,7 +31,7 @@ class PastVerbs(Facade):
         under: Ref | None = None,
         author: str | None = None,
         run: str | None = None,
-        session: int | None = None,
+        session: Ref | None = None,
         project: str | None = None,
         after: int = 0,
         before: int | None = None,
@@ -46,7 +49,7 @@ class PastVerbs(Facade):
             under: Of this note or entity and everything beneath it as it stands now.
             author: By this author.
             run: In this run.
-            session: Of this session.
+            session: Of this session: what was said in it, who ran it, and the memory that was written in it.
             project: Of this project instead of the view's, `"*"` for all; as records stood when the events were written.
             after: Only events after this one.
             before: Only events before this one.
@@ -63,8 +66,12 @@ class PastVerbs(Facade):
         for name, flag in (("deep", deep), ("newest_first", newest_first)):
             validate.flag(flag, name)
         named = None if project is None else validate.project(project, everywhere=True)
+        if ref is None or under is not None:
+            self._of_all("The past of several records may be of several subjects; that of one can be had")
+        subjects.refuse_projects(self._binding, named)
         binding = self._binding if named in (None, "*") else attrs.evolve(self._binding, project=named)
         with binding.reading() as view:
+            self._seen_always(view, ref, deep=deep)
             wanted = asked(
                 view, ref=ref, deep=deep, under=under, author=author, run=run, session=session,
                 everywhere=named == "*", after=after, before=before, newest_first=newest_first, limit=limit,
@@ -92,6 +99,7 @@ class PastVerbs(Facade):
         validate.page(limit)
         last = limits.INT_MAX if before is None else validate.cursor(before, "before")
         with self._binding.reading() as view:
+            self._seen_always(view, ref)
             record, of = locate(view, ref)
             wanted = Asked(record=record, type=of, claims=False, before=last, newest_first=True, limit=limit)
             kinds, counter = self._binding.ledger.kinds, self._shared.counter
@@ -109,6 +117,7 @@ class PastVerbs(Facade):
         from agentmem.past.revisions import at_event
 
         with self._binding.reading() as view:
+            self._seen_always(view, ref)
             return at_event(view, *locate(view, ref), seq).value
 
     def diff(self, ref: Ref, before: int, after: int | None = None, *, budget: int = limits.BUDGET_DEFAULT) -> Diff:
@@ -129,6 +138,7 @@ class PastVerbs(Facade):
 
         then, now = validate.cursor(before, "before"), validate.optional_cursor(after, "after")
         with self._binding.reading() as view:
+            self._seen_always(view, ref)
             record, of = locate(view, ref)
             one = at_event(view, record, of, then)
             other = at_event(view, record, of, view.seq if now is None else now)
@@ -151,4 +161,16 @@ class PastVerbs(Facade):
         """
         from agentmem.store.at import open_past
 
+        self._of_all("The store as it was is of all subjects")
         return open_past(self._shared, self._binding, seq, time)
+
+    def _seen_always(self, view: View, ref: Ref | None, *, deep: bool = False) -> None:
+        """Refuse the past of what a view of a subject does not see, or did not see then.
+
+        Raises:
+            OutOfReach: It is so.
+            NotFound: In such a view: the record is no more, and nobody knows whom it was about.
+        """
+        if self._binding.subject is not None and ref is not None:
+            record, of = identify(view, ref)
+            subjects.refuse_past(view, record, of, deep=deep and of == "note")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentmem.records import validate
+from agentmem.records import subjects, validate
 from agentmem.records.projects import Projects
 from agentmem.types import Merged, Receipt
 
@@ -37,6 +37,7 @@ class ProjectVerbs(Projects):
         """
         from agentmem.past import merging
 
+        subjects.refuse_whole(self._binding, "A project is more than one subject")
         validate.choice(collisions, "collisions", merging.POLICIES)
         arguments = {"into": self._binding.project, "name": name, "collisions": collisions}
         return self._binding.run(
@@ -56,6 +57,7 @@ class ProjectVerbs(Projects):
             NotFound: There is no such project.
             Conflict: Inside a transaction.
         """
+        subjects.refuse_whole(self._binding, "A project is more than one subject")
         validate.flag(dry_run, "dry_run")
         from agentmem.past import purge
 

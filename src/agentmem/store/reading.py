@@ -8,12 +8,12 @@ import attrs
 
 from agentmem import limits
 from agentmem.errors import InvalidInput
-from agentmem.records import scopes, validate
+from agentmem.records import scopes, subjects, validate
 from agentmem.records.base import Binding, View
 from agentmem.records.load import load
 from agentmem.records.refs import identify, note_id
 from agentmem.store.shared import Facade
-from agentmem.types import UNSET, Origin, Record, Ref, Unset
+from agentmem.types import UNSET, Origin, Ref, Unset
 
 if TYPE_CHECKING:  # what only some calls need is imported there: most processes make few of them
     from datetime import datetime, timedelta
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # what only some calls need is imported there: most processes
     from agentmem.context.resume import Resume
     from agentmem.context.review import Review
     from agentmem.recall.find import Found
+    from agentmem.session_types import Record
 
 
 class ReadingVerbs(Facade):
@@ -112,6 +113,7 @@ class ReadingVerbs(Facade):
         """
         from agentmem.context.review import SECTIONS, review
 
+        self._of_all("A review is of all subjects")
         validate.page(limit)
         age = validate.duration(older_than, "older_than")
         if section is not None:
@@ -284,6 +286,7 @@ class ReadingVerbs(Facade):
     def _searched(self, project: str | None) -> tuple[Binding, bool]:
         """The view whose project a search is about, and whether it is about all projects."""
         named = None if project is None else validate.project(project, everywhere=True)
+        subjects.refuse_projects(self._binding, named)
         return self._binding if named in (None, "*") else attrs.evolve(self._binding, project=named), named == "*"
 
     def news(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from agentmem.context import tokens
 from agentmem.context.tokens import Counter, count_tokens
 from agentmem.engine.database import Database
 from agentmem.log.ledger import Ledger
+from agentmem.records import subjects
 from agentmem.records.base import Binding, Leases, View
 from agentmem.records.beneath import refuse
 from agentmem.types import UNSET, Unset
@@ -113,3 +114,11 @@ class Facade:
         """
         if self._binding.limit is not None:
             raise refuse(what, self._binding.limit)
+
+    def _of_all(self, what: str) -> None:
+        """Refuse what cannot be narrowed to one subject to a view of one.
+
+        Raises:
+            OutOfReach: It is such a view.
+        """
+        subjects.refuse_whole(self._binding, what)

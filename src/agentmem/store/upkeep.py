@@ -80,6 +80,7 @@ class UpkeepVerbs(Facade):
             Held: An entity that would be changed is claimed by somebody else.
         """
         self._unlimited("An import writes wherever it has to")
+        self._of_all("An import is of whatever it finds")
         validate.choice(origin, "origin", ("agent", "import"))
         validate.choice(collisions, "collisions", ("refuse", "keep_both", "merge"))
         validate.flag(dry_run, "dry_run")
@@ -127,6 +128,7 @@ class UpkeepVerbs(Facade):
             DiskFull, IoFailed: The file could not be written.
         """
         self._unlimited("An export gives all of it away")
+        self._of_all("An export gives all of it away")
         named = None if project is None else validate.project(project)
         if progress is not None:
             validate.callable_(progress, "progress")
@@ -145,6 +147,7 @@ class UpkeepVerbs(Facade):
         Raises:
             Corrupt: The chain is broken; names the event.
         """
+        self._of_all("What is verified is all of it")
         validate.flag(replay, "replay")
         validate.flag(independent, "independent")
         if head is not None:
@@ -170,6 +173,7 @@ class UpkeepVerbs(Facade):
             InvalidInput: The key has no accepted form, or the store is not encrypted.
         """
         self._unlimited("A backup is a copy of all of it")
+        self._of_all("A backup is a copy of all of it")
         from agentmem.upkeep.backup import backup
 
         return backup(self._shared.ledger, validate.path(path), key=key)
@@ -230,6 +234,7 @@ class UpkeepVerbs(Facade):
             MissingExtra: The package `keyring` is not installed.
         """
         self._unlimited("A new key is for the whole file")
+        self._of_all("A new key is for the whole file")
         validate.flag(keyring, "keyring")
         from agentmem.upkeep import rekey
 
@@ -360,6 +365,7 @@ class UpkeepVerbs(Facade):
         from agentmem.recall import embedding
         from agentmem.upkeep.sizes import stats
 
+        self._of_all("These numbers are of all subjects")
         validate.flag(log, "log")
         validate.flag(tables, "tables")
         failed, codes_bytes = self._shared.embedding()
@@ -379,6 +385,7 @@ class UpkeepVerbs(Facade):
             kinds: Only these kinds of event.
             timeout: End after so many seconds without an event; never if None.
         """
+        self._of_all("The log is of all subjects; a session can be watched")
         if timeout is not None:
             validate.seconds(timeout, "timeout")
         of_kinds = kinds_of(self._binding, kinds)

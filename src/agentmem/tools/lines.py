@@ -10,6 +10,7 @@ from typing import Any, Final
 from agentmem.context.escape import prompt_block, prompt_inline, quoted_block
 from agentmem.context.lines import day, inline, minute
 from agentmem.context.tokens import count_tokens, cut
+from agentmem.session_types import Record, SessionEvent, SessionInfo
 from agentmem.store import Store
 from agentmem.types import (
     UNTRUSTED,
@@ -23,7 +24,6 @@ from agentmem.types import (
     Mark,
     Note,
     Project,
-    Record,
     Summary,
 )
 
@@ -125,6 +125,50 @@ def record(store: Store, value: Record) -> str:
             return f"#{value.id} checks expected of {value.type}{where}: {', '.join(value.names)}"
         case Project():
             return f"#{value.id} project {inline(value.name)}"
+        case SessionInfo():
+            return joined(_session(store, value))
+        case SessionEvent():
+            return joined(_event(value))
+
+
+def _session(store: Store, session: SessionInfo) -> list[str]:
+    """A session with its state and its latest events."""
+    title = f" {inline(session.title, session.origin)}" if session.title else ""
+    found = [f"#{session.id} session [{session.status}]{title}"]
+    parts = [f"task #{session.task}"] if session.task is not None else []
+    parts += [f"about #{session.about}"] if session.about is not None else []
+    parts += [f"parent #{session.parent}"] if session.parent is not None else []
+    parts += [f"forked from #{session.forked_from} at {session.forked_at}"] if session.forked_from is not None else []
+    parts += [f"agent {inline(str(session.agent['name']), session.origin)}"] if session.agent else []
+    parts += [f"archived {day(session.archived_at)}"] if session.archived_at is not None else []
+    by = f" by {inline(session.author)}" if session.author else ""
+    found.append("; ".join([*parts, f"begun {minute(session.created_at)}{by}, last event {session.last}"]))
+    told = store.sessions.get(session.id)
+    for key, event in told.state().items():
+        found.append(f"{inline(key)}: {_said(event)}")
+    latest = told.events(newest_first=True, limit=_HANGING + 1)
+    if len(latest) > _HANGING:
+        found.append(f"cut: earlier events before #{latest[_HANGING - 1].id}")
+    return [*found, *(f"- #{event.id} {event.type}: {_said(event)}" for event in reversed(latest[:_HANGING]))]
+
+
+def _said(event: SessionEvent) -> str:
+    """The beginning of what an event says, in one line."""
+    if event.body is None:
+        return "(purged)"
+    text = event.text or compact(event.body)
+    return inline(text if len(text) <= _ATTRS_CHARS else f"{text[:_ATTRS_CHARS]}…", event.origin)
+
+
+def _event(event: SessionEvent) -> list[str]:
+    """An event of a session: what it is, and its text, or its body where it says nothing in words."""
+    of = f" of #{event.target}" if event.target is not None else ""
+    key = f" {inline(event.key)}" if event.key is not None else ""
+    by = f" by {inline(event.author)}" if event.author else ""
+    head = f"#{event.id} {event.type}{key}{of} in session #{event.session} {minute(event.at)}{by}"
+    if event.body is None:
+        return [head, "(purged)"]
+    return [head, _block(event.id, event.text, event.origin) if event.text else _said(event)]
 
 
 def _note(store: Store, note: Note) -> list[str]:

@@ -20,6 +20,7 @@ from agentmem.limits import KEY_CHARS
 from agentmem.past.merging import Policy
 from agentmem.records import claims, cleaning, validate, whole
 from agentmem.records.base import Binding, Source, Unit
+from agentmem.transfer.copied_sessions import put_away
 from agentmem.transfer.jsonlines import Header, Reader, damaged
 from agentmem.transfer.proof import Rehearsal, decoded
 from agentmem.transfer.renumber import Renumbering, changes, creation
@@ -214,6 +215,8 @@ class _Copying:
         self._unit.tx.under_request(self.request)
         try:
             self._copy_all(reader, progress)
+            spoken = [each for each, of in self._plan.types.items() if of == "session" and each not in self._left]
+            self.events += put_away(self._unit, self._scratch, self.numbers, spoken)
             self.events += unite(self._unit, self._scratch, self.numbers, self._merging)
             if self._plan.placed:
                 self._order()
@@ -247,7 +250,7 @@ class _Copying:
                 continue
             self._stays(record, here)
             self.unchanged += 1
-            if of in ("note", "entity", "checks", "checkpoint"):
+            if of in ("note", "entity", "checks", "checkpoint", "session"):
                 (project,) = unit.one(f"SELECT project FROM {of} WHERE id = ?", (here,))
                 if project != unit.known_project:
                     row = unit.row("SELECT name FROM project WHERE id = ?", (project,))
@@ -255,6 +258,10 @@ class _Copying:
                         f"The records were copied into project {shown(row and row[0])} already, {of} #{record} as #{here}",
                         next="Import the file there",
                     )
+        # A session that was copied before goes on by itself: what was said since, there, is no part of it.
+        for record, session in self._scratch.rows("SELECT id, session FROM message"):
+            if session in self._left:
+                self._left.add(record)
         # A task that was copied before and has been summed up here keeps that.
         for record, note in self._scratch.rows("SELECT id, note FROM summary"):
             if record not in self._left and note in self._left:
@@ -265,6 +272,8 @@ class _Copying:
 
     def _stays(self, record: int, here: int) -> None:
         self.numbers.to[record] = here
+        if self._plan.types[record] == "message":
+            self.numbers.events[record] = here
         self._left.add(record)
 
     def _meet(self) -> None:
@@ -356,19 +365,32 @@ class _Copying:
         if creates and event.type in ("item", "summary"):
             self._hang(event, payload)
         record = None if creates else numbers.to[event.record]
-        made = self._by(event).append(event.kind, payload, record=record, project=unit.project)
+        session = self._session(event)
+        made = self._by(event).append(event.kind, payload, record=record, project=unit.project, session=session)
         numbers.took(event.seq, made.seq)
         self.events += 1
         if creates:
             numbers.to[event.record] = made.seq
             self.created[event.type] += 1
+            if event.type == "message":
+                numbers.events[event.record] = made.seq
+
+    def _session(self, event: Event) -> int | None:
+        """The session here that an event belongs to."""
+        if event.type == "session" and event.record == event.seq:
+            return self._unit.tx.next
+        there = None if event.session is None else self.numbers.to.get(event.session)
+        if there is None and event.type == "message":
+            raise Corrupt(f"The export has event #{event.record} without its session", next="Export again")
+        return there
 
     def _bring(self, event: Event, now: dict[str, Any], then: dict[str, Any]) -> None:
         """Have a record that was stated anew be so here: by changes, so that they can be taken back."""
         here = self.numbers.to[event.record]
         last = None
         for kind, payload in changes(event.type, now, then):
-            last = self._by(event).append(kind, payload, record=here, project=self._unit.project)
+            unit = self._by(event)
+            last = unit.append(kind, payload, record=here, project=unit.project, session=self._session(event))
             self.events += 1
         if last is not None:
             self.numbers.took(event.seq, last.seq)
@@ -440,6 +462,9 @@ SELECT (SELECT count(*) FROM note WHERE parent IS NOT NULL AND parent NOT IN (SE
      + (SELECT count(*) FROM note WHERE entity IS NOT NULL AND entity NOT IN (SELECT id FROM entity))
      + (SELECT count(*) FROM entity WHERE parent IS NOT NULL AND parent NOT IN (SELECT id FROM entity))
      + (SELECT count(*) FROM checkpoint WHERE task IS NOT NULL AND task NOT IN (SELECT id FROM note))
+     + (SELECT count(*) FROM session WHERE task IS NOT NULL AND task NOT IN (SELECT id FROM note))
+     + (SELECT count(*) FROM session WHERE parent IS NOT NULL AND parent NOT IN (SELECT id FROM session))
+     + (SELECT count(*) FROM session WHERE forked_from IS NOT NULL AND forked_from NOT IN (SELECT id FROM session))
      + (SELECT count(*) FROM link WHERE dst NOT IN (SELECT id FROM note UNION ALL SELECT id FROM entity))
 """
 
@@ -452,6 +477,8 @@ def _answer(path: Path, plan: _Plan, work: _Copying, *, dry_run: bool) -> Import
     notices = [f"this looks like a credential: {', '.join(leaks)}; write where it is kept instead"] if leaks else []
     if dropped:
         notices.append(f"{dropped} references to records that the export does not have were left out")
+    if work.created["session"]:
+        notices.append("sessions come archived, their open calls closed: they go on where they came from")
     if work.request is not None and not dry_run:
         notices.append(f"to take all of it back undo the request {work.request}")
     lines = [f"copy of {len(plan.types):,} records of store {plan.header.store}"]

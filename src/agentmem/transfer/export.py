@@ -20,6 +20,7 @@ from agentmem.context.escape import one_line
 from agentmem.errors import AgentMemError, Conflict, Corrupt, InvalidInput, NotFound, shown
 from agentmem.log import blobs, chain
 from agentmem.past.closure import of_records
+from agentmem.records import vocabulary
 from agentmem.records.base import Binding, Source, View
 from agentmem.records.refs import identify
 from agentmem.transfer.jsonlines import Header, Reader, Writer
@@ -287,19 +288,23 @@ def _chosen(view: View, under: Ref | None, project: str | None) -> _Chosen:
     else:
         start = identify(view, under)
         roots = (start[0],)
-        if start[1] not in ("note", "entity"):
+        if start[1] not in ("note", "entity", "session"):
             raise InvalidInput(
                 f"#{start[0]} is of type {start[1]}",
-                why="Exported are notes and entities, with all beneath them and what belongs to them",
+                why="Exported are notes, entities and sessions, with all beneath them and what belongs to them",
                 next="Name the note it belongs to, or a project",
             )
     found = of_records(view, (start,))
     records: dict[int, str] = {}
     for of, several in found.of.items():
-        if of != "project":
+        if of not in ("project", "message"):
             records |= dict.fromkeys(_there(view, of, list(several)), of)
+    records |= dict.fromkeys(_spoken(view, [each for each, of in records.items() if of == "session"]), "message")
     about = "SELECT DISTINCT entity FROM note WHERE entity IS NOT NULL AND id IN"
     for entity in list(_rows_of(view, about, [each for each, of in records.items() if of == "note"])):
+        records.setdefault(entity, "entity")
+    about = "SELECT DISTINCT entity FROM session WHERE entity IS NOT NULL AND id IN"
+    for entity in list(_rows_of(view, about, [each for each, of in records.items() if of == "session"])):
         records.setdefault(entity, "entity")
     return _Chosen(records, roots, _project_of(view, start))
 
@@ -316,8 +321,24 @@ def _there(view: View, of: str, records: list[int]) -> Iterator[int]:
 
     An item off its list outlives a note that was taken back.
     """
-    also = "text IS NOT NULL AND note IN (SELECT id FROM note) AND " if of == "item" else ""
-    return _rows_of(view, f"SELECT id FROM {of} WHERE {also}id IN", records)
+    return _rows_of(view, f"SELECT id FROM {of} WHERE {_ALSO.get(of, '')}id IN", records)
+
+
+_ALSO: Final = {
+    "item": "text IS NOT NULL AND note IN (SELECT id FROM note) AND ",
+    # What such a session may see can't be told any more, and in a copy it would be told even less.
+    "session": "(entity IS NULL OR entity IN (SELECT id FROM entity)) AND ",
+}
+_PURGED_RESULT: Final = f"""
+message.type IN ({", ".join(f"'{of}'" for of in sorted(vocabulary.CALLS))}) AND message.open = 0 AND NOT EXISTS (
+    SELECT 1 FROM message AS result WHERE result.target = message.id AND result.gone = 0
+    AND result.session = message.session AND result.type IN ({", ".join(f"'{of}'" for of in sorted(vocabulary.RESULTS))}))
+"""
+
+
+def _spoken(view: View, sessions: list[int]) -> Iterator[int]:
+    """The events of sessions that a copy has: no call whose result was purged, which would wait for one there."""
+    return _rows_of(view, f"SELECT id FROM message WHERE gone = 0 AND NOT ({_PURGED_RESULT}) AND session IN", sessions)
 
 
 def _rows_of(view: View, sql: str, records: list[int]) -> Iterator[int]:

@@ -88,6 +88,8 @@ class Proof:
             shapes.checked(event)
             for of, record in pointing(event):
                 self._there(of, record)
+            if event.kind == "message.forgotten":
+                _same_session(event, connection)
         except InvalidInput as error:
             raise damaged(entry.line, f"{error.what}. {error.why}" if error.why else error.what) from error
         return event
@@ -101,6 +103,15 @@ class Proof:
             raise InvalidInput(f"There is no {event.type} #{event.record}")
         if self._whole and self._type(event.project) != "project":
             raise InvalidInput(f"There is no project #{event.project}")
+        self._session_check(event)
+
+    def _session_check(self, event: Event) -> None:
+        """An event of a session, or of one of its own events, is in its chain; memory may be in that of one."""
+        of, session = event.type, event.session
+        if (of == "session" and session != event.record) or (of == "message" and session is None):
+            raise InvalidInput(f"{event.kind} belongs to no session")
+        if session is not None:
+            self._there("session", session)
 
     def _there(self, of: str, record: int) -> None:
         found = self._type(record)
@@ -112,6 +123,12 @@ class Proof:
             return self._types.get(record)
         code = self._codes[record] if record < len(self._codes) else 0
         return _TYPES[code - 1] if code else None
+
+
+def _same_session(event: Event, connection: apsw.Connection) -> None:
+    row = connection.execute("SELECT session FROM message WHERE id = ?", (event.record,)).fetchone()
+    if row is not None and row[0] != event.session:
+        raise InvalidInput(f"#{event.record} is an event of session #{row[0]}")
 
 
 def decoded(entry: Entry, connection: apsw.Connection) -> Event:

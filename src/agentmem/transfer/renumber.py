@@ -7,13 +7,15 @@ their creations: it becomes the number in the same part of the way between the n
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from agentmem.log.canonical import plain
 from agentmem.past.footprint import as_set
-from agentmem.records import validate
+from agentmem.records import validate, vocabulary
+from agentmem.records.session_rows import COMPACTED
 from agentmem.records.whole import POINTS
 from agentmem.types import UNTRUSTED, Event, Origin, RecordType
 
@@ -21,7 +23,8 @@ __all__ = ["Renumbering", "changes", "creation"]
 
 _SEQS: Final = ("changed", "touched")  # columns of a state that name events
 _MARK_SEQ, _MARK_ORIGIN = 4, 7  # places in the row of a mark
-_DATED: Final = frozenset(("note.added", "checkpoint.written"))
+_EVENT: Final = re.compile(r"#?([1-9][0-9]{0,18})", re.ASCII)
+_DATED: Final = frozenset(("note.added", "checkpoint.written", "session.created", "message.added"))
 
 
 class Renumbering:
@@ -30,6 +33,7 @@ class Renumbering:
     Attributes:
         to: The record here of each record of the file.
         keys: The key that an entity of the file has here.
+        events: Of what is in `to` the events of sessions.
         project: Where the records go.
     """
 
@@ -46,6 +50,7 @@ class Renumbering:
         self._store = store
         self.project = project
         self._floor: Origin = floor
+        self.events: dict[int, int] = {}
         self._old: list[int] = []
         self._new: list[int] = []
 
@@ -73,6 +78,7 @@ class Renumbering:
             given.pop(name, None)
         of, kind = event.type, event.kind
         here = _Here(self, event, upcoming)
+        given.pop("chain", None)  # what a fork began with has another chain here
         if "undoes" in given:
             undone = self._exactly(given.pop("undoes"))
             if undone is not None:
@@ -97,7 +103,13 @@ class Renumbering:
                 return None
             given["set"] = fields
         elif event.record == event.seq:
-            given = here.fields(given, cleared=False)
+            if kind == "message.added":
+                spoken = here.spoken(given)
+                if spoken is None:
+                    return None
+                given = spoken
+            else:
+                given = here.fields(given, cleared=False)
             if of == "entity":
                 given["key"] = self.keys[event.record]
             if kind in _DATED:
@@ -181,8 +193,50 @@ class _Here:
             made.pop("key", None)
         if "position" in made:
             made["position"] = self._position(made["position"])
+        if "forked_at" in made:
+            self._forked(made)
+        if self._event.type == "note" and made.get("source"):
+            made["source"] = self._source(made["source"])
         self._numbers._lower(made)
         return made
+
+    def _forked(self, made: dict[str, Any]) -> None:
+        """A fork of what is not here begins with nothing."""
+        if made.get("forked_from") is None or made["forked_at"] is None:
+            made.pop("forked_from", None)
+            del made["forked_at"]
+        else:
+            made["forked_at"] = self.seq(made["forked_at"])
+
+    def _source(self, source: str) -> str:
+        """The event of a session that a note rests on."""
+        named = _EVENT.fullmatch(source)
+        there = None if named is None else self._numbers.events.get(int(named[1]))
+        return source if there is None else f"#{there}"
+
+    def spoken(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """An event of a session with the ids of here; None where it answers one that is not here."""
+        events = self._numbers.events
+        body, made = dict(given["body"]), dict(given)
+        for name in vocabulary.REFERENCES:
+            if name in body:
+                if body[name] not in events:
+                    return None
+                body[name] = events[body[name]]
+        if isinstance(body.get("stop_reason"), dict) and "event_ids" in body["stop_reason"]:
+            waits = body["stop_reason"]["event_ids"]
+            body["stop_reason"] = {
+                **body["stop_reason"],
+                "event_ids": [events[each] for each in waits if each in events],
+            }
+        if given["type"] == COMPACTED:
+            # Its head names what there is by the ids of the file.
+            body = {}
+        if given["type"] == "x.summary" and type(body.get("until")) is int:
+            body["until"] = self.seq(body["until"])
+        if "target" in made:
+            made["target"] = events[made["target"]]
+        return {**made, "body": body}
 
     def _position(self, old: float) -> float:
         numbers = self._numbers
@@ -223,6 +277,9 @@ def creation(of: str, state: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             return "summary.written", _of(row, "note work result confidence basis")
         case "checkpoint":
             return "checkpoint.written", _of(row, "task text dated")
+        case "session":
+            made = _of(row, "title task entity parent forked_from forked_at compacted")
+            return "session.created", made | {name: plain(row[name]) for name in ("agent", "metadata") if name in row}
         case _:
             where = {"where": row["filter"]} if row["filter"] else {}
             return "checks.declared", {"type": row["type"], "names": plain(row["names"]), **where}
@@ -232,7 +289,7 @@ def creation(of: str, state: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 _OWN: Final = frozenset(
     ("project", "created_at", "updated_at", "changed", "touched", "number", "filter", "type", "kind")
 )
-_MADE_BY: Final = frozenset(("author", "run", "at"))
+_OF_SESSION: Final = frozenset(("forked_from", "forked_at", "compacted", "author", "run"))
 
 
 def changes(of: str, now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -243,8 +300,11 @@ def changes(of: str, now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterato
         now: What it is, as `agentmem.records.whole.state` gives it.
         then: What it is to be.
     """
-    names = [name for name in then if name in now and name not in _OWN and now[name] != then[name]]
+    own = _OWN | _OF_SESSION if of == "session" else _OWN
+    names = [name for name in then if name in now and name not in own and now[name] != then[name]]
     fields = {name: as_set(name, then[name]) for name in names if name not in ("attrs", "marks")}
+    if fields.keys() & {"done_by", "done_at"}:  # who ticked an item, and when, is set with the tick
+        fields = {"done": bool(then["done"]), "done_by": then["done_by"], "done_at": then["done_at"], **fields}
     payload: dict[str, Any] = {"set": fields} if fields else {}
     if "attrs" in names:
         old, new = plain(now["attrs"]), plain(then["attrs"])

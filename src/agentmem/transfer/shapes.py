@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from agentmem import limits
 from agentmem.errors import InvalidInput, NewerFile, shown
 from agentmem.log.canonical import canonical, plain
-from agentmem.records import note_rows, scopes, validate
+from agentmem.records import note_rows, scopes, sessions, validate, vocabulary
 from agentmem.records.whole import STATE
 from agentmem.types import ALL_STATUSES, CHECK_RESULTS, LINK_KINDS, NOTE_KINDS, ORIGINS, STATUSES, Event, Scope
 
@@ -42,8 +42,21 @@ def checked(event: Event) -> None:
             raise InvalidInput(f"{kind} has no {name}")
     if kind.endswith((".linked", ".unlinked")) and event.type == "note":
         _choice(event.payload["kind"], "kind", LINK_KINDS)
+    if kind == "message.added":
+        _spoken(event.payload)
     if kind == "note.added":
         validate.choice(event.payload["status"], "status", _statuses(event.payload["kind"]))
+
+
+def _spoken(payload: Mapping[str, Any]) -> None:
+    """Refuse an event of a session that could not have been appended."""
+    of, body = payload["type"], payload["body"]
+    if canonical(vocabulary.checked(of, body)) != canonical(body):
+        raise InvalidInput(f"The body of {of} is not as it is stored")
+    if vocabulary.refers(of, body) != payload.get("target"):
+        raise InvalidInput(f"{of} answers another event than it says")
+    if "key" in payload and not vocabulary.key_allowed(of):
+        raise InvalidInput(f"{of} has a key")
 
 
 def _statuses(kind: str) -> tuple[str, ...]:
@@ -217,6 +230,26 @@ def _touched(value: Any) -> bool:
     return type(value) is list and all(type(pair) is list and len(pair) == 2 and all(map(_id, pair)) for pair in value)
 
 
+def _agent(value: Any) -> bool:
+    return type(value) is dict and bool(sessions.agent_of(value) == value)
+
+
+def _metadata(value: Any) -> bool:
+    return type(value) is dict and sessions.metadata_of(value) == value
+
+
+def _object(value: Any) -> bool:
+    return type(value) is dict
+
+
+def _event_type(value: Any) -> bool:
+    return bool(vocabulary.known(value) == value)
+
+
+def _hash(value: Any) -> bool:
+    return type(value) is str and len(value) == 64 and value.isascii() and value.isalnum()
+
+
 def _copied(value: Any) -> bool:
     return type(value) is list and len(value) == 2 and type(value[0]) is str and len(value[0]) == 32 and _id(value[1])
 
@@ -276,6 +309,10 @@ _CHECKPOINT: Final[Fields] = {
     "text": _text(limits.CHECKPOINT_BYTES), "task": _id, "dated": _time, "project": _id,
 }  # fmt: skip
 _CHECKS: Final[Fields] = {"type": _token, "where": _where, "names": _tokens, "project": _id}
+_SESSION: Final[Fields] = {
+    "title": _line(limits.TITLE_CHARS), "task": _id, "agent": _agent, "entity": _id, "metadata": _metadata, "parent": _id,
+}  # fmt: skip
+_FORKED: Final[Fields] = {"forked_from": _id, "forked_at": _id, "compacted": _id}
 _LINK: Final[Fields] = {"dst": _id, "kind": _token, "origin": _one_of(ORIGINS), **_LABELS}
 _COPIED: Final[Fields] = {"copied": _copied}
 _CLEARABLE: Final = (
@@ -305,6 +342,22 @@ _KINDS: Final[Mapping[str, Fields]] = {
     "summary.written": {**_SUMMARY, **_COPIED},
     # One that says again what the summary says has nothing to set.
     "summary.changed": {"set": _set(_but(_SUMMARY, "note"), _CLEARABLE, empty=True)},
+    "session.created": {**_SESSION, **_FORKED, "chain": _hash, "dated": _time, **_COPIED},
+    "session.changed": {
+        "set": _set(
+            {**_SESSION, "archived_at": _time, "project": _id, "origin": _one_of(ORIGINS)},
+            "title task agent parent archived_at",
+        )
+    },
+    "message.added": {
+        "type": _event_type,
+        "body": _object,
+        "key": _label,
+        "target": _id,
+        "dated": _time,
+        **_COPIED,
+    },
+    "message.forgotten": {"type": _event_type, "target": _id, "permission": _one_of(("allow", "ask"))},
 }
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "project.created": ("name",), "project.changed": ("set",),
@@ -316,6 +369,7 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "item.added": ("note", "number", "text"), "item.changed": ("set",),
     "checkpoint.written": ("text",), "checkpoint.changed": ("set",),
     "summary.written": ("note",), "summary.changed": ("set",),
+    "session.changed": ("set",), "message.added": ("type", "body"), "message.forgotten": ("type",),
     "project.merged": ("into",), "entity.merged": ("into",), "checks.merged": ("into",),
     **{f"{of}.restated": ("state",) for of in STATE},
 }  # fmt: skip
@@ -332,6 +386,10 @@ _ROWS: Final[Mapping[str, Fields]] = {
     "checkpoint": {**_CHECKPOINT, **_LABELS, "origin": _one_of(ORIGINS), "at": _time},
     "checks": {**_CHECKS, "filter": _where, "names": _json(_tokens), "origin": _one_of(ORIGINS)},
     "project": {"name": _project, "created_at": _time},
+    "session": {
+        **_SESSION, **_FORKED, "agent": _json(_agent), "metadata": _json(_metadata), "project": _id, "archived_at": _time,
+        "origin": _one_of(ORIGINS), **_LABELS, "created_at": _time, "updated_at": _time,
+    },
 }  # fmt: skip
 # What a row is never without.
 _FULL: Final[Mapping[str, tuple[str, ...]]] = {
@@ -342,6 +400,7 @@ _FULL: Final[Mapping[str, tuple[str, ...]]] = {
     "checkpoint": ("project", "text", "origin", "at"),
     "checks": ("project", "type", "filter", "names", "origin"),
     "project": ("name", "created_at"),
+    "session": ("project", "metadata", "origin", "created_at", "updated_at"),
 }
 
 

@@ -106,6 +106,7 @@ def index_counted(connection: apsw.Connection) -> list[str]:
              + (SELECT count(*) FROM item WHERE text IS NOT NULL AND NOT removed)
              + (SELECT count(*) FROM checkpoint WHERE text IS NOT NULL)
              + (SELECT count(*) FROM summary WHERE coalesce(work, result) IS NOT NULL)
+             + (SELECT count(*) FROM message WHERE text IS NOT NULL)
         """
     ).fetchone()
     there = connection.execute("SELECT count(*) FROM search").fetchone()

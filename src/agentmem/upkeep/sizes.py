@@ -12,7 +12,7 @@ from agentmem.errors import MissingExtra
 from agentmem.records.base import View
 from agentmem.records.projects import KindSize, kind_sizes
 
-TABLES: Final = ("note", "entity", "mark", "link", "item", "checkpoint", "summary")
+TABLES: Final = ("note", "entity", "mark", "link", "item", "checkpoint", "summary", "session", "message")
 
 # Rows that stay for an undo, of what no answer has: items off their list, and what belongs to a note that was taken back.
 _LIVE: Final = {

@@ -29,6 +29,7 @@ NOT_RUN = {
     "agentmem release 12 --claim 7f6c0a...": "a token that only a claim has",
     "agentmem log --follow --kind note.added": "goes on for ever",
     "agentmem confirm 41 --origin user": "at a terminal only",
+    "agentmem session export 90 > case.jsonl": "a redirection of the shell",
     "agentmem mcp install claude-code": "asks at a terminal",
     "agentmem serve": "takes stdin and stdout for itself",
     "agentmem serve --project acme --under 14": "takes stdin and stdout for itself",
@@ -43,9 +44,13 @@ BEFORE = {
     "agentmem restore work-2026-11-30.db other.db --new-key-file other.key": ["backup work-2026-11-30.db"],
     "agentmem claims": ["claim 20"],
     "agentmem mcp list --json": ["mcp install cursor --yes"],
+    "agentmem vault list secrets.vault": ["vault add secrets.vault prod-stripe < stripe.key"],
+    "agentmem vault list secrets.vault --json": ["vault add secrets.vault prod-stripe < stripe.key"],
+    "agentmem vault remove secrets.vault prod-stripe": ["vault add secrets.vault prod-stripe < stripe.key"],
+    "agentmem session verify case.audit": ["session audit 90 --export case.audit"],
     "agentmem salvage work.db salvaged.db": ["backup work.db"],
     "agentmem salvage work.db rest.db --remainder later.jsonl": ["backup work.db"],
-    "agentmem undo --of-run r7 --dry-run": ["forget 480 --yes"],
+    "agentmem undo --of-run r7 --dry-run": ["forget 480 --yes", "forget 90 --yes"],
 }
 
 
@@ -71,6 +76,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         _fill(store.acting(run="r7"))
         store.in_project("acme-old").notes.add("fact", "Of the old project")
         store.in_project("acme-1f2e3d4c").notes.add("fact", "Of the directory")
+    (directory / "case.jsonl").write_text(
+        '{"id": "a", "type": "user.message", "content": [{"type": "text", "text": "hi"}]}\n'
+    )
+    (directory / "stripe.key").write_text("sk_live_51H8xWq0aZ\n", "utf-8")
     (directory / "notes").mkdir()
     (directory / "notes" / "plan.md").write_text("# Plan\n\n- [ ] One\n", "utf-8")
     (directory / "notes.txt").write_text("Doing: the login form.\n", "utf-8")
@@ -114,6 +123,16 @@ def _fill(store: Store) -> None:
     up_to(57)
     assert store.notes.update(12, body="By hand").revision == 57
     assert store.notes.update(12, tags=["p0"]).revision == 58
+    up_to(89)
+    store.entities.put("customer", "A")
+    session = store.sessions.start(title="Case 4711", agent="support")
+    assert session.id == 90
+    session.append("user.message", "Where is my order?")
+    session.append("agent.tool_use", {"name": "orders", "input": {"id": 4711}})
+    session.append("agent.tool_result", {"tool_use_id": 92, "content": "order 4711 was shipped on Monday"})
+    session.append("agent.tool_use", {"name": "refund", "input": {"id": 4711}, "permission": "ask"})
+    assert session.store.notes.add("fact", "Order 4711 was shipped").id == 95
+    session.append("x.plan", "ask for the number", key="plan")
     up_to(481)
 
 
@@ -131,7 +150,8 @@ def place(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 def test_an_example_runs(example: str, place: Path) -> None:
     """What the help shows ends with code 0 and has something to say."""
     for before in BEFORE.get(example, ()):
-        _run(shlex.split(before))
+        command, _, given = before.partition(" < ")
+        _run(shlex.split(command), (place / given).read_text("utf-8") if given else None)
     for part in example.split(" && "):
         command, _, given = part.partition(" < ")
         name, *arguments = shlex.split(command)

@@ -222,7 +222,7 @@ def test_a_damaged_store_is_salvaged(cli: Cli, goal: str, tmp_path: Path) -> Non
     assert whole.stdout.splitlines()[0] == str(tmp_path / "whole.db")
     for number in range(40):
         cli.run("add", "fact", f"Fact {number}", "--body", "word " * 300)
-    damage(cli.path, keep=0.6)
+    damage(cli.path, keep=0.8)
     done = cli.json("salvage", "work.db", "rest.db", "--remainder", "later.jsonl", code=Exit.DAMAGED)
     assert 0 < done["events"] < done["first_lost"] + 1
     assert (tmp_path / "later.jsonl").exists()

@@ -20,7 +20,8 @@ def test_the_numbers_are_those_of_what_was_written(store: Store) -> None:
     store.in_project("other").notes.add("fact", "Elsewhere")
     stats = store.stats()
     assert stats.records == {
-        "note": 2, "entity": 2, "mark": 1, "link": 0, "item": 2, "checkpoint": 0, "summary": 0,
+        "note": 2, "entity": 2, "mark": 1, "link": 0, "item": 2, "checkpoint": 0, "summary": 0, "session": 0,
+        "message": 0,
     }  # fmt: skip
     events = store.log.read(limit=1000)
     assert stats.events == store.log.head().seq == 9

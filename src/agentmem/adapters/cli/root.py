@@ -40,6 +40,10 @@ _SECTIONS: Final[dict[str, dict[str, str]]] = {
         "query": "queries", "groups": "queries", "children": "queries", "rename": "entities",
     },
     "Share the work": {"claim": "claims", "release": "claims", "claims": "claims"},
+    "Conversations": {
+        "session": "sessions", "approvals": "sessions", "approve": "sessions", "deny": "sessions",
+        "vault": "vaults",
+    },
     "The past": {
         "history": "history", "revisions": "history", "revision": "history", "diff": "history", "undo": "history",
         "log": "storage",

@@ -11,7 +11,8 @@ from agentmem.adapters.cli.values import iso, plain
 
 if TYPE_CHECKING:
     from agentmem.records.projects import KindSize
-    from agentmem.types import Brief, Entity, Head, Note, Record, Written, WrittenMany
+    from agentmem.session_types import Record
+    from agentmem.types import Brief, Entity, Head, Note, Written, WrittenMany
 
 
 def written(out: Output, done: Written) -> None:
@@ -157,7 +158,7 @@ def compact(value: Any) -> str:
 
 
 _LONG = ("body", "text", "work", "result", "why")
-_TIMES = ("created_at", "updated_at", "confirmed_at", "dated", "done_at", "at")
+_TIMES = ("created_at", "updated_at", "confirmed_at", "dated", "done_at", "at", "archived_at", "due")
 
 
 def record(out: Output, value: Record) -> None:

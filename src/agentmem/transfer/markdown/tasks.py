@@ -9,6 +9,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from agentmem import limits
+from agentmem.records.validate import NOT_TEXT
 from agentmem.transfer.markdown.files import Source
 from agentmem.transfer.markdown.status import Status, status_of_cell
 from agentmem.transfer.markdown.types import Dated, ReportLine
@@ -17,7 +18,6 @@ from agentmem.transfer.markdown.words import is_placeholder, one_line, read_date
 __all__ = ["Entries", "Task", "is_task_file", "priority_of", "read_entries", "read_task"]
 
 _BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-_NOT_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 _DONE_KEYS: Final = ("completedAt", "completed_at", "completed", "closedAt", "closed_at", "finished_at")
 _MADE_KEYS: Final = ("createdAt", "created_at", "created", "date", "startedAt", "started_at")
 _READ_KEYS: Final = frozenset({"title", "description"})
@@ -164,7 +164,7 @@ def _word(values: dict[str, Any], *keys: str) -> str:
     for key in keys:
         value = values.get(key)
         if isinstance(value, str) and value.strip():
-            return _NOT_TEXT.sub("\ufffd", value.strip())
+            return NOT_TEXT.sub("\ufffd", value.strip())
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
     return ""
@@ -210,8 +210,8 @@ def _rest(values: dict[str, Any], said: str) -> str:
 
 def _flat(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
-        return _NOT_TEXT.sub("\ufffd", ", ".join(value))
-    return _NOT_TEXT.sub("\ufffd", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        return NOT_TEXT.sub("\ufffd", ", ".join(value))
+    return NOT_TEXT.sub("\ufffd", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def read_entries(source: Source) -> tuple[Entries, tuple[ReportLine, ...]]:
