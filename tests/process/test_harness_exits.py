@@ -259,7 +259,7 @@ def test_a_disk_that_is_full_while_a_session_runs(path: Path) -> None:
         try:
             Harness(store, model, [act]).wake(session)
         except OSError as error:
-            print(type(error).__name__)
+            print(type(error).__name__, flush=True)
         os._exit(0)
     """)  # fmt: skip
     assert ended.stdout.strip() in ("DiskFull", "IoFailed"), (ended.stdout, ended.stderr)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from agentmem.harness.harness import Harness as Harness
     from agentmem.harness.harness import Woken as Woken
     from agentmem.harness.http import http_tool as http_tool
-    from agentmem.harness.mcp_tools import McpTools as McpTools
-    from agentmem.harness.mcp_tools import mcp_tools as mcp_tools
+    from agentmem.harness.mcp_servers import McpTools as McpTools
+    from agentmem.harness.mcp_servers import mcp_tools as mcp_tools
     from agentmem.harness.reading import read_event as read_event
     from agentmem.harness.replaying import Recorded as Recorded
     from agentmem.harness.replaying import Replayed as Replayed
@@ -62,7 +62,7 @@ _MODULES: Final = {
     "grants": ("Credential", "inherited", "inherited_handle"),
     "harness": ("Harness", "Woken"),
     "http": ("http_tool",),
-    "mcp_tools": ("McpTools", "mcp_tools"),
+    "mcp_servers": ("McpTools", "mcp_tools"),
     "reading": ("read_event",),
     "replaying": ("Recorded", "Replayed", "replay"),
     "reply": ("Reply", "ToolCall", "Usage"),

@@ -63,3 +63,13 @@ def test_what_a_question_in_chinese_asks_for_is_in_the_line_that_answers_it(stor
         session.append("agent.message", f"第{number}个回答:写公司名称。")
     session.append("user.message", "退货政策是什么?")
     assert "七天内无理由退货" in session.window(budget=1500).tail
+
+
+def test_no_module_hides_a_public_name() -> None:
+    """Once it is imported a module of the package is an attribute of it: none may be named as a function is."""
+    import pkgutil
+
+    from agentmem import harness
+
+    modules = {each.name for each in pkgutil.iter_modules(harness.__path__)}
+    assert not modules & set(harness.__all__)

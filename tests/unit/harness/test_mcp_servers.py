@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentmem.errors import Closed, Conflict, InvalidInput, MissingExtra, ToolFailed, ToolTimeout
-from agentmem.harness.mcp_tools import McpTools, mcp_tools
+from agentmem.harness.mcp_servers import McpTools, mcp_tools
 from agentmem.harness.toolset import Call, Tool, Toolset
 
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
